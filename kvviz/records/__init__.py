@@ -1,0 +1,10 @@
+"""Facts about a run, as frozen dataclasses of NumPy arrays: what each pass was, and how to keep it.
+
+Nothing here imports torch, transformers or Streamlit, and nothing holds a live tensor.
+"""
+
+from kvviz.records.facts import MachineFacts, ModelFacts, Sampling
+from kvviz.records.run import Run
+from kvviz.records.step import Proof, StepRecord, TwinPass
+
+__all__ = ["MachineFacts", "ModelFacts", "Proof", "Run", "Sampling", "StepRecord", "TwinPass"]

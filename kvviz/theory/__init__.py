@@ -1,0 +1,1 @@
+"""Formulas, as pure functions of plain numbers. No torch, no NumPy needed, no Streamlit."""
