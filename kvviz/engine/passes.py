@@ -1,0 +1,93 @@
+"""One pass through the model: explicit ids, positions and mask, timed, with what it left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from kvviz.engine import attention, cache_api, limits, masks
+from kvviz.engine.timing import timed
+from kvviz.models.loading import LoadedModel
+from kvviz.refusal import Refusal
+
+LONGEST_WARM_UP = 128
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Live results of one forward. Nothing in it may outlive the step."""
+
+    logits: torch.Tensor  # (V,) float32 on the CPU, of the last row
+    ms: float
+    layers: list[attention.LayerCapture]  # empty unless listened to
+    hidden: torch.Tensor | None  # (1, Tq, width)
+
+
+@torch.inference_mode()
+def run_pass(
+    model: LoadedModel, ids: Sequence[int], start: int, cache: cache_api.Cache | None, *, listen: bool
+) -> Pass:
+    """Feed `ids` at positions start, start+1, … and time it; with a cache, it must hold `start` positions.
+
+    Raises a Refusal from `limits.check_pass` before the model is called.
+    """
+    limits.check_pass(model.facts, ids, start, cache_api.length(cache) if cache is not None else 0)
+    Tq, T = len(ids), start + len(ids)
+    fed = torch.tensor([list(ids)], dtype=torch.long, device=model.device)  # (1, Tq)
+    positions = torch.arange(start, T, device=model.device)[None]  # (1, Tq)
+    mask = masks.causal(Tq, T, model.device)  # (1, 1, Tq, T)
+    with model.lock, attention.listening(listen) as sink:
+        with timed(model.device) as watch:
+            logits = cache_api.forward(model.module, fed, positions, mask, cache)  # (1, 1, V)
+        if sink is not None and [c.layer for c in sink.layers] != list(range(model.facts.layers)):
+            raise Refusal("not_supported", kind=model.facts.architecture)
+    layers, hidden = (sink.layers, sink.hidden) if sink is not None else ([], None)
+    return Pass(logits[0, -1].float().cpu(), watch.ms, layers, hidden)
+
+
+@torch.inference_mode()
+def predictions(model: LoadedModel, ids: Sequence[int], done: Pass) -> tuple[torch.Tensor, torch.Tensor]:
+    """Best next id at every position of a prefill, and its probability: (P,) int64, (P,) float32.
+
+    The output matrix applied to the hidden states of the pass just made. A model that does more after
+    that matrix gives other logits in the last row, and is asked again for all of them.
+    """
+    head = model.module.get_output_embeddings()
+    if done.hidden is not None and head is not None:
+        last = head(done.hidden[:, -1:])[0, 0].float().cpu()
+        if torch.allclose(last, done.logits, rtol=1e-3, atol=1e-3):
+            rows = [_best(head(part)[0]) for part in done.hidden.split(128, dim=1)]  # a bounded piece at a time
+            return torch.cat([r[0] for r in rows]), torch.cat([r[1] for r in rows])
+    fed = torch.tensor([list(ids)], dtype=torch.long, device=model.device)
+    positions = torch.arange(len(ids), device=model.device)[None]
+    mask = masks.causal(len(ids), len(ids), model.device)
+    with model.lock:
+        return _best(cache_api.forward(model.module, fed, positions, mask, None, keep=0)[0])
+
+
+def _best(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(n, V) -> ids (n,), probabilities (n,), on the CPU."""
+    top = logits.float().max(dim=-1)
+    return top.indices.cpu(), (top.values - logits.float().logsumexp(dim=-1)).exp().cpu()
+
+
+def warm_up(model: LoadedModel, P: int) -> None:
+    """Passes of each kind that a run of this size makes, once for each model and power of two.
+
+    The first pass of a shape pays for kernel selection, library set-up and memory that later ones reuse.
+    """
+    attention.install(model)
+    family = min(LONGEST_WARM_UP, 1 << (P - 1).bit_length())
+    with model.lock:
+        if family in model.warmed:
+            return
+        n = min(family, model.facts.max_positions - 1)
+        ids = [i % model.facts.vocab_size for i in range(n)]
+        cache = cache_api.new_cache()
+        run_pass(model, ids, 0, cache, listen=True)
+        for extra in range(min(2, model.facts.max_positions - n)):
+            run_pass(model, [0], n + extra, cache, listen=True)
+        run_pass(model, ids, 0, None, listen=True)
+        model.warmed.add(family)

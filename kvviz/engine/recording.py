@@ -1,0 +1,56 @@
+"""Making a recorded run: the same prompt several times, its times as medians."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import statistics
+from collections.abc import Callable
+
+from kvviz.engine.limits import KEEP_BYTES, check_prompt
+from kvviz.engine.session import Session
+from kvviz.models.loading import LoadedModel
+from kvviz.records import Run, Sampling
+from kvviz.refusal import Refusal
+
+
+def record(
+    model: LoadedModel,
+    prompt: str,
+    new: int,
+    sampling: Sampling | None = None,
+    *,
+    compare: bool = True,
+    repeats: int = 1,
+    keep_bytes: int = KEEP_BYTES,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Run:
+    """A run of `new` tokens. With `repeats`, every pass's milliseconds are the median over so many runs.
+
+    Raises a Refusal before the first pass if the run would not fit: "too_many_new", "run_full", …
+    """
+    check_prompt(model, prompt, new, keep_bytes=keep_bytes)
+    if new < 1 or repeats < 1:
+        raise Refusal("bad_count", new=new, repeats=repeats)
+    runs: list[Run] = []
+    for r in range(repeats):
+        # pictures are taken in the first run only; the others are the same passes, listened to and dropped
+        session = Session(model, prompt, sampling, compare=compare, keep_bytes=keep_bytes)
+        if session.room < new:
+            raise Refusal("run_full", bytes=keep_bytes, limit=keep_bytes, step=session.room)
+        for n in range(1, new + 1):
+            session.advance(n)
+            progress(r * new + n, repeats * new)
+        if r and session.run.new_ids.tolist() != runs[0].new_ids.tolist():
+            raise RuntimeError("two runs of one prompt chose different tokens")
+        runs.append(session.run)
+    first = runs[0]
+    steps = []
+    for i, step in enumerate(first.steps):
+        same = [run.steps[i] for run in runs]
+        twin = step.twin
+        if twin is not None:
+            twin = dataclasses.replace(twin, ms=statistics.median(s.twin.ms for s in same if s.twin))
+        steps.append(dataclasses.replace(step, ms=statistics.median(s.ms for s in same), twin=twin))
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return dataclasses.replace(first, steps=tuple(steps), repeats=repeats, created=today)
