@@ -1,0 +1,79 @@
+"""What all figures share: ground, type, grid, and how they keep the reader's zoom."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from kvviz.figures.palette import Palette
+from kvviz.records import Run
+
+# Found on the machine or served by Streamlit; nothing is fetched.
+FONT = "'Source Sans', 'PingFang SC', 'Microsoft YaHei', 'Noto Sans CJK SC', sans-serif"
+MONO = "'Source Code Pro', 'PingFang SC', 'Microsoft YaHei', 'Noto Sans CJK SC', monospace"
+
+
+def frame(run: Run, p: Palette, *, height: int = 360, **layout: object) -> go.Figure:
+    """An empty figure in the palette. A reader's zoom stays while `run.key` stays: steps don't reset it."""
+    figure = go.Figure()
+    figure.update_layout(
+        template="none",
+        height=height,
+        uirevision=run.key,
+        paper_bgcolor=p.background,
+        plot_bgcolor=p.background,
+        font={"family": FONT, "size": 14, "color": p.text},
+        margin={"l": 72, "r": 24, "t": 40, "b": 64},
+        hoverlabel={
+            "bgcolor": p.card,
+            "bordercolor": p.line,
+            "align": "left",
+            "font": {"family": MONO, "color": p.text},
+        },
+        legend={
+            "orientation": "h",
+            "x": 0,
+            "y": 1.02,
+            "yanchor": "bottom",
+            "itemclick": False,
+            "itemdoubleclick": False,
+            "font": {"color": p.text},
+        },
+        **layout,
+    )
+    axis = {
+        "gridcolor": p.line,
+        "linecolor": p.line,
+        "zeroline": False,
+        "ticks": "",
+        "tickfont": {"color": p.muted, "size": 12},
+        "title": {"font": {"color": p.muted, "size": 13}, "standoff": 8},
+        "automargin": True,
+    }
+    figure.update_xaxes(**axis)
+    figure.update_yaxes(**axis)
+    return figure
+
+
+def by_position(run: Run, at: list[int], texts: list[str]) -> dict:
+    """Axis settings for token positions: numbers on the axis, tokens as tick text."""
+    return {
+        "tickmode": "array",
+        "tickvals": at,
+        "ticktext": texts,
+        "tickfont": {"family": MONO, "size": 12},
+        "showgrid": False,
+    }
+
+
+def by_pass(run: Run, p: Palette, words: dict[str, str]) -> dict:
+    """Axis settings for the passes of a run: room for all of them, so that stepping back moves nothing."""
+    last = max(len(run.steps) - 1, 1)
+    every = -(-(last + 1) // 24)
+    return {
+        "title": {"text": words["pass"]},
+        "range": [-0.6, last + 0.6],
+        "tickmode": "array",
+        "tickvals": list(range(0, last + 1, every)),
+        "ticktext": [str(i) for i in range(0, last + 1, every)],
+        "showgrid": False,
+    }
