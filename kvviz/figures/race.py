@@ -1,0 +1,250 @@
+"""Charts of a race: milliseconds a token, the clock, the rows a pass, and the wait for the first token.
+
+Each chart has three functions, like those that follow a run: figure, table, and the numbers of its sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import plotly.graph_objects as go
+
+from kvviz.figures import text
+from kvviz.figures.frame import frame
+from kvviz.figures.palette import Palette, palette
+from kvviz.records.race import Lane, Race, Spread, Waits
+
+HEIGHT = 320
+Words = Mapping[str, str]
+
+
+def _lanes(race: Race, words: Words, p: Palette) -> list[tuple[Lane, str, dict, str, str]]:
+    """Lane, name, line, text colour and band colour. Told apart by dash as well as by hue."""
+    return [
+        (
+            race.uncached,
+            words["uncached"],
+            {"color": p.wasted, "width": 2.5, "dash": "dash"},
+            p.wasted_text,
+            p.wasted_ground,
+        ),
+        (race.cached, words["cached"], {"color": p.text, "width": 2.5, "dash": "solid"}, p.text, p.line),
+    ]
+
+
+def _line(
+    x: np.ndarray, y: np.ndarray, name: str, line: dict, ink: str, end: str, place: str, hover: str
+) -> go.Scatter:
+    """A line with its last value written at its end."""
+    return go.Scatter(
+        x=x,
+        y=y,
+        mode="lines+text" if len(x) > 1 else "markers+text",
+        name=name,
+        line=line,
+        marker={"color": line["color"], "size": 8},
+        text=[""] * (len(x) - 1) + [end],
+        textposition=place,
+        textfont={"size": 14, "color": ink},
+        cliponaxis=False,
+        hovertemplate=hover,
+    )
+
+
+def _places(last: list[float]) -> list[str]:
+    """The higher end label over its line, the lower one under it, so that they never meet."""
+    return ["top left", "bottom left"] if last[0] >= last[1] else ["bottom left", "top left"]
+
+
+def per_token(race: Race, *, words: Words, dark: bool) -> go.Figure:
+    """Milliseconds of each pass after the first against the positions its query meets: median, band of quartiles."""
+    p = palette(dark)
+    figure = frame(race, p, height=HEIGHT)
+    x = race.P + np.arange(1, race.n)  # pass i meets P + i positions
+    lanes = _lanes(race, words, p)
+    for lane, _, _, _, band in lanes:
+        low, _, high = lane.per_pass[:, 1:]
+        figure.add_scatter(
+            x=np.concatenate([x, x[::-1]]),
+            y=np.concatenate([high, low[::-1]]),
+            fill="toself",
+            fillcolor=band,
+            line={"width": 0, "color": band},
+            mode="lines",
+            hoverinfo="skip",
+            showlegend=False,
+        )
+    places = _places([lane.tpot.median for lane, *_ in lanes])
+    for (lane, name, line, ink, _), place in zip(lanes, places, strict=True):
+        y = lane.per_pass[1, 1:]
+        end = f"{text.milliseconds(float(np.median(y[-max(1, len(y) // 8) :])))} ms" if len(y) else ""
+        hover = f"{words['positions']} %{{x}}<br>{name}: %{{y:.2f}} ms<extra></extra>"
+        figure.add_trace(_line(x, y, name=name, line=line, ink=ink, end=end, place=place, hover=hover))
+    figure.update_xaxes(title_text=words["positions"], showgrid=False)
+    figure.update_yaxes(range=[0, _ceiling(race)], title_text=words["ms"])
+    return figure
+
+
+def _ceiling(race: Race) -> float:
+    """Over the bands of nearly every pass: one slow pass does not flatten the rest."""
+    high = np.concatenate([race.uncached.per_pass[2, 1:], race.cached.per_pass[2, 1:]])
+    return float(np.percentile(high, 98)) * 1.2 if len(high) else 1.0
+
+
+def per_token_table(race: Race, *, words: Words) -> dict[str, list]:
+    """Median and quartiles a pass, in ms."""
+    columns: dict[str, list] = {words["positions"]: (race.P + np.arange(1, race.n)).tolist()}
+    for side, lane in (("uncached", race.uncached), ("cached", race.cached)):
+        low, median, high = lane.per_pass[:, 1:].round(3)
+        for part, values in (("median", median), ("low", low), ("high", high)):
+            columns[f"{words[side]}, {words[part]} (ms)"] = values.tolist()
+    return columns
+
+
+def clock(race: Race, *, words: Words, dark: bool) -> go.Figure:
+    """Milliseconds since the start against tokens chosen, prefill included."""
+    p = palette(dark)
+    figure = frame(race, p, height=HEIGHT)
+    x = np.arange(1, race.n + 1)
+    lanes = _lanes(race, words, p)
+    places = _places([float(lane.cumulative[-1]) for lane, *_ in lanes])
+    for (lane, name, line, ink, _), place in zip(lanes, places, strict=True):
+        y = lane.cumulative
+        hover = f"{words['tokens']} %{{x}}<br>{name}: %{{y:,.1f}} ms<extra></extra>"
+        end = f"{text.milliseconds(float(y[-1]))} ms"
+        figure.add_trace(_line(x, y, name=name, line=line, ink=ink, end=end, place=place, hover=hover))
+    top = max(float(lane.cumulative[-1]) for lane, *_ in lanes)
+    figure.update_xaxes(title_text=words["tokens"], showgrid=False, range=[0, race.n * 1.02])
+    figure.update_yaxes(range=[0, top * 1.15], title_text=words["ms_so_far"], tickformat=",d")
+    return figure
+
+
+def clock_table(race: Race, *, words: Words) -> dict[str, list]:
+    return {
+        words["tokens"]: list(range(1, race.n + 1)),
+        f"{words['uncached']} (ms)": race.uncached.cumulative.round(2).tolist(),
+        f"{words['cached']} (ms)": race.cached.cumulative.round(2).tolist(),
+    }
+
+
+def rows(race: Race, *, words: Words, dark: bool) -> go.Figure:
+    """Token rows of each pass: what both lanes compute is solid, what only the no-cache lane computes is hatched."""
+    p = palette(dark)
+    figure = frame(race, p, height=HEIGHT, barmode="stack", bargap=0.15 if race.n <= 120 else 0)
+    x = np.arange(race.n)
+    edge = 0.5 if race.n <= 120 else 0
+    again = race.uncached.rows - race.cached.rows
+    hover = f"{words['pass']} %{{x}}<br>%{{fullData.name}}: %{{y:,}}<extra></extra>"
+    figure.add_bar(
+        x=x, y=race.cached.rows, name=words["both"], marker={"color": p.text, "line": {"width": 0}}, hovertemplate=hover
+    )
+    figure.add_bar(
+        x=x,
+        y=again,
+        name=words["again"],
+        marker={
+            "color": p.wasted_ground,
+            "line": {"color": p.wasted, "width": edge},
+            "pattern": {"shape": "/", "fgcolor": p.wasted, "bgcolor": p.wasted_ground, "size": 7, "solidity": 0.25},
+        },
+        hovertemplate=hover,
+    )
+    figure.update_xaxes(title_text=words["pass"], showgrid=False)
+    figure.update_yaxes(title_text=words["rows"], tickformat=",d")
+    return figure
+
+
+def rows_table(race: Race, *, words: Words) -> dict[str, list]:
+    return {
+        words["pass"]: list(range(race.n)),
+        words["uncached"]: race.uncached.rows.tolist(),
+        words["cached"]: race.cached.rows.tolist(),
+        words["again"]: (race.uncached.rows - race.cached.rows).tolist(),
+    }
+
+
+def race_values(race: Race) -> dict[str, object]:
+    """Numbers for the three sentences. "first" and "last" are the positions of the first and last later pass."""
+    without, with_ = race.rows
+    return {
+        "device": race.machine.device_name,
+        "P": text.count(race.P),
+        "n": text.count(race.n),
+        "first": text.count(race.P + 1),
+        "last": text.count(race.P + race.n - 1),
+        "uncached_tpot": text.milliseconds(race.uncached.tpot.median),
+        "cached_tpot": text.milliseconds(race.cached.tpot.median),
+        "later_ratio": f"{race.later_ratio:.2f}",
+        "prefill": text.milliseconds(race.cached.ttft.median),
+        "uncached_total": text.milliseconds(float(race.uncached.cumulative[-1])),
+        "cached_total": text.milliseconds(float(race.cached.cumulative[-1])),
+        "repeats": text.count(max(1, race.complete)),
+        "without": text.count(without),
+        "with_": text.count(with_),
+        "again": text.count(without - with_),
+        "work": f"{race.work_ratio:.1f}",
+    }
+
+
+def waits(found: Waits, *, words: Words, dark: bool) -> go.Figure:
+    """A pair of bars a prompt length: first token (blue) and a later one, medians with quartiles."""
+    p = palette(dark)
+    figure = frame(found, p, height=HEIGHT, barmode="group", bargap=0.3)
+    at = np.arange(len(found.lengths))
+    for name, colour, spreads in (
+        (words["ttft"], p.q, found.ttft),
+        (words["tpot"], p.text, found.tpot),
+    ):
+        middle = np.array([s.median for s in spreads])
+        figure.add_bar(
+            x=at,
+            y=middle,
+            name=name,
+            marker={"color": colour},
+            text=[f"{text.milliseconds(m)} ms" if np.isfinite(m) else "" for m in middle],
+            textposition="outside",
+            textfont={"color": p.text, "size": 14},
+            cliponaxis=False,
+            error_y={
+                "type": "data",
+                "symmetric": False,
+                "array": np.array([s.high for s in spreads]) - middle,
+                "arrayminus": middle - np.array([s.low for s in spreads]),
+                "color": p.muted,
+                "thickness": 1.5,
+            },
+            hovertemplate=f"%{{x}}<br>{name}: %{{y:,.2f}} ms<extra></extra>",
+        )
+    tops = [s.high for s in (*found.ttft, *found.tpot) if np.isfinite(s.high)]
+    figure.update_xaxes(tickvals=at, ticktext=[f"P = {n:,}" for n in found.lengths], showgrid=False)
+    figure.update_yaxes(title_text=words["ms"], range=[0, max(tops, default=1.0) * 1.2])
+    return figure
+
+
+def waits_table(found: Waits, *, words: Words) -> dict[str, list]:
+    def column(spreads: list[Spread]) -> list[str]:
+        return [f"{s.median:,.2f} ({s.low:,.2f} – {s.high:,.2f})" if s.count else "–" for s in spreads]
+
+    return {
+        words["P"]: list(found.lengths),
+        f"{words['ttft']} (ms)": column(found.ttft),
+        f"{words['tpot']} (ms)": column(found.tpot),
+    }
+
+
+def waits_values(found: Waits) -> dict[str, object]:
+    """Shortest and longest prompt against each other; "case" says whether the longest can be seen to wait longer."""
+    short, long = found.ttft[0], found.ttft[-1]
+    later = found.tpot
+    return {
+        "case": "grows" if long.low > 1.5 * short.high else "flat",
+        "short": text.count(found.lengths[0]),
+        "long": text.count(found.lengths[-1]),
+        "ttft_short": text.milliseconds(short.median),
+        "ttft_long": text.milliseconds(long.median),
+        "tpot_short": text.milliseconds(later[0].median),
+        "tpot_long": text.milliseconds(later[-1].median),
+        "times": f"{long.median / short.median:.1f}",
+        "later_times": f"{later[-1].median / later[0].median:.1f}",
+    }

@@ -1,0 +1,25 @@
+"""No cache against cache, live on this device: what the work saved is worth in time."""
+
+import streamlit as st
+
+from kvviz.ui import page, shell, stage, state
+from kvviz.ui.language import t
+from kvviz.ui.race_lanes import panel
+
+panel.read_link()
+shell.heading("race")
+run = state.current_run()
+wish = panel.controls(run)
+panel.lanes(run, wish)
+panel.tries(run)
+panel.waits()
+panel.results()
+
+st.subheader(t("race", "player_title"), anchor=False)
+stage.stage("race", "run")
+
+st.subheader(t("race", "code_title"), anchor=False)
+st.markdown(t("race", "code_note"))
+st.code(panel.lane_source(), language="python")
+page.questions("race", run, state.view(run))
+page.onward("race")
