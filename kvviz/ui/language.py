@@ -1,0 +1,37 @@
+"""The language of the page: what the learner chose, else the link's, else the browser's."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from kvviz import lessons
+from kvviz.ui import links
+from kvviz.ui.request import arrived, by_history, query_values
+
+KEY = "lang"
+
+
+def current() -> str:
+    """`en` or `zh`. On arrival (first run, Back, Forward) the URL speaks, for its widget comes later."""
+    if arrived():
+        asked = links.language(query_values())
+        if asked or by_history():
+            return asked or by_browser()
+    chosen = st.session_state.get(KEY)
+    for code, name in links.LANGUAGE_NAMES.items():
+        if chosen == name:
+            return code
+    return by_browser()
+
+
+def by_browser() -> str:
+    return "zh" if (st.context.locale or "").lower().startswith("zh") else "en"
+
+
+def t(page: str, section: str, **values: object) -> str:
+    """A lesson's section in the current language, placeholders filled. KeyError if it doesn't exist."""
+    return lessons.text(current(), page, section, **values)
+
+
+def has(page: str, section: str) -> bool:
+    return section in lessons.sections(current(), page)

@@ -1,0 +1,205 @@
+"""One learner's run, and the only thread that makes it longer.
+
+Script threads come and go: Streamlit may start a second one while the first is still busy. So they only say what
+is wanted (`start`, `extend`, `stop`) and read what is there. One worker a learner runs the passes, one after the
+other, and publishes a finished Run after each: a reader never sees half a pass, and Stop takes effect between two.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from kvviz.records import Run, Sampling
+from kvviz.refusal import Refusal
+from kvviz.ui import warm
+
+if TYPE_CHECKING:
+    from kvviz.engine import Session
+
+_log = logging.getLogger(__name__)
+IDLE_SECONDS = 30.0  # a worker with nothing to do ends after this, so that a closed tab leaves no thread
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run is started with. Two equal settings give the same run."""
+
+    model: str
+    prompt: str
+    sampling: Sampling
+    new: int  # tokens to choose before it pauses
+
+    def same_run(self, other: Settings | None) -> bool:
+        return other is not None and (self.model, self.prompt, self.sampling) == (
+            other.model,
+            other.prompt,
+            other.sampling,
+        )
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What the worker is at. `done` and `wanted` count chosen tokens."""
+
+    stage: Literal["idle", "model", "passes"]
+    done: int
+    wanted: int
+    room: int | None  # tokens that may still be chosen; None before the run exists
+    refusal: Refusal | None
+    failed: bool
+
+    @property
+    def busy(self) -> bool:
+        return self.stage != "idle"
+
+    @property
+    def at_limit(self) -> bool:
+        return self.room == 0
+
+
+class Learner:
+    """The learner's live run. Every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._change = threading.Condition()
+        self._turn = 0  # counts starts: work of an older turn is dropped
+        self._settings: Settings | None = None
+        self._session: Session | None = None
+        self._run: Run | None = None
+        self._before: Run | None = None  # the run before this one, shown until this one has its prefill
+        self._wanted = 0
+        self._compare = True
+        self._stage: Literal["idle", "model", "passes"] = "idle"
+        self._refusal: Refusal | None = None
+        self._failed = False
+        self._worker: threading.Thread | None = None
+
+    # what the page reads
+
+    @property
+    def run(self) -> Run | None:
+        """The run so far. While its prompt has not been through the model yet: the one before, or None."""
+        with self._change:
+            return self._run or self._before
+
+    @property
+    def session(self) -> Session | None:
+        with self._change:
+            return self._session
+
+    @property
+    def settings(self) -> Settings | None:
+        """Settings of the run that is there or on its way."""
+        with self._change:
+            return self._settings
+
+    def progress(self) -> Progress:
+        with self._change:
+            room = self._session.room if self._session and self._run else None
+            stage = self._stage if self._has_work() else "idle"
+            return Progress(stage, self._done(), self._wanted, room, self._refusal, self._failed)
+
+    def owns(self, run: Run) -> bool:
+        """`run` is the one that can grow."""
+        with self._change:
+            return self._run is not None and self._run.key == run.key and not self._failed
+
+    # what the page asks for
+
+    def start(self, settings: Settings, *, compare: bool, wanted: int | None = None) -> None:
+        """Drops the run that is there and begins another: prefill, then decode to `wanted` tokens (default: `new`)."""
+        with self._change:
+            self._turn += 1
+            self._settings, self._before = settings, self._run or self._before
+            self._session, self._run = None, None
+            self._wanted = max(1, wanted if wanted is not None else settings.new)
+            self._compare, self._refusal, self._failed = compare, None, False
+            self._stage = "model"
+            self._wake()
+
+    def extend(self, to: int, *, wait: float = 0.0) -> None:
+        """Asks for `to` passes in all, and waits up to `wait` seconds for them.
+
+        The target is absolute and never falls: five quick presses of N that arrive as two messages are five passes.
+        """
+        with self._change:
+            if self._session is None or self._failed:
+                return
+            self._wanted = max(self._wanted, min(to, self._done() + self._session.room))
+            self._refusal = None
+            self._wake()
+            turn = self._turn
+            self._change.wait_for(lambda: self._turn != turn or not self._has_work(), timeout=wait)
+
+    def stop(self) -> None:
+        """No further pass begins. The one in progress ends as it should."""
+        with self._change:
+            self._wanted = max(1, self._done())
+            if self._session is None and self._run is None:
+                self._turn += 1
+                self._settings, self._wanted, self._stage = None, 0, "idle"
+            self._change.notify_all()
+
+    def compare(self, on: bool) -> None:
+        """Whether the next passes have their twin."""
+        with self._change:
+            self._compare = on
+
+    # the worker
+
+    def _done(self) -> int:
+        return len(self._run.steps) if self._run else 0
+
+    def _has_work(self) -> bool:
+        if self._settings is None or self._refusal or self._failed:
+            return False
+        return self._session is None or self._done() < self._wanted
+
+    def _wake(self) -> None:
+        if self._worker is None:
+            self._worker = threading.Thread(target=self._work, name="learner", daemon=True)
+            self._worker.start()
+        self._change.notify_all()
+
+    def _work(self) -> None:
+        while True:
+            with self._change:
+                if not self._change.wait_for(self._has_work, timeout=IDLE_SECONDS):
+                    self._worker = None
+                    return
+                turn, settings, session, compare = self._turn, self._settings, self._session, self._compare
+            refusal, failed = None, False
+            try:
+                session = self._one_pass(turn, settings, session, compare)
+            except Refusal as reason:
+                refusal = reason
+            except Exception:
+                _log.exception("a pass failed")
+                failed = True
+            with self._change:
+                if self._turn == turn:
+                    if session is not None and not failed and not refusal:
+                        self._session, self._run, self._before = session, session.run, None
+                        self._wanted = min(self._wanted, self._done() + session.room)
+                    self._refusal, self._failed = refusal, failed
+                    if not self._has_work():
+                        self._stage = "idle"
+                self._change.notify_all()
+
+    def _one_pass(self, turn: int, settings: Settings, session: Session | None, compare: bool) -> Session:
+        if session is not None:
+            session.compare = compare
+            session.decode_one_token()
+            return session
+        model = warm.model(settings.model)
+        with self._change:
+            if self._turn == turn:
+                self._stage = "passes"
+        from kvviz.engine import Session  # torch is there now
+
+        session = Session(model, settings.prompt, settings.sampling, compare=compare)
+        session.prefill()
+        return session

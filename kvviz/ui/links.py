@@ -1,0 +1,132 @@
+"""A link holds the whole state: reading one warily, and writing one that leaves nothing out.
+
+Pure functions. Model, prompt, sampling, language and size reach their widgets through Streamlit's query
+binding; what is here says in a sentence what was refused. Step, layer and head have no widget: they are read
+here, wait until the run exists, and are clamped to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import parse_qs, quote, urlencode
+
+LANGUAGE_NAMES = {"en": "English", "zh": "中文"}  # as the language control shows them, and as its query value
+MAX_NEW = 1023  # the longest run there is: one prompt token and 1,023 more positions
+LINK_TOKENS = 256  # a link alone starts no longer run than this
+
+# name -> (least, greatest), inclusive; whole numbers first
+WHOLE = {"top_k": (0, 1000), "seed": (0, 2**31 - 1), "new": (1, MAX_NEW)}
+REAL = {"temperature": (0.0, 2.0), "top_p": (0.05, 1.0)}
+PLACE = ("step", "layer", "head")
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something to tell the reader: a section of shell.md and what fills it. Strings in it are user text."""
+
+    section: str
+    values: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a link points to; None where it says nothing usable."""
+
+    step: int | None = None
+    layer: int | None = None
+    head: int | None = None
+
+    def __bool__(self) -> bool:
+        return any(v is not None for v in (self.step, self.layer, self.head))
+
+
+def query(query_string: str) -> dict[str, str]:
+    """Names and values of a query string; of a name given twice, the last value, as Streamlit takes it."""
+    parsed = parse_qs(query_string.removeprefix("?"), keep_blank_values=True, max_num_fields=100)
+    return {name: values[-1] for name, values in parsed.items()}
+
+
+def whole(text: str) -> int | None:
+    """A non-negative whole number in ASCII digits, or None. `int` alone takes '１２', ' 7 ' and '1_0'."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else None
+
+
+def real(text: str) -> float | None:
+    """A finite number, or None."""
+    try:
+        value = float(text) if text.isascii() else math.nan
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def shorten(text: str, limit: int = 60) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def read_place(values: Mapping[str, str]) -> tuple[Place, list[Note]]:
+    """Step, layer and head of a query, and a note for each that is no whole number."""
+    found: dict[str, int] = {}
+    notes = []
+    for name in PLACE:
+        if name not in values:
+            continue
+        number = whole(values[name])
+        if number is None:
+            notes.append(Note("note_unreadable", {"name": name, "value": shorten(values[name])}))
+        else:
+            found[name] = number
+    return Place(**found), notes
+
+
+def check_settings(values: Mapping[str, str], models: Sequence[str]) -> list[Note]:
+    """Notes for the settings of a query that can't be used as they stand."""
+    notes = []
+    model = values.get("model")
+    if model is not None and model not in models:
+        notes.append(Note("note_model", {"value": shorten(model)}))
+    for name, (least, greatest) in {**WHOLE, **REAL}.items():
+        if name not in values:
+            continue
+        number = whole(values[name]) if name in WHOLE else real(values[name])
+        if number is None or not least <= number <= greatest:
+            range_ = {"least": f"{least:,}", "greatest": f"{greatest:,}"}
+            notes.append(Note("note_range", {"name": name, "value": shorten(values[name]), **range_}))
+    return notes
+
+
+def language(values: Mapping[str, str]) -> str | None:
+    """The language a query asks for, by code or by its own name."""
+    asked = values.get("lang", "").strip().lower()
+    for code, name in LANGUAGE_NAMES.items():
+        if asked == name.lower() or asked.split("-")[0] == code:
+            return code
+    return None
+
+
+def tokens_for(place: Place, new: int) -> int:
+    """How many tokens a link's run chooses: its `new`, or enough to reach its step if that is near."""
+    if place.step is not None and place.step < LINK_TOKENS:
+        return max(new, place.step + 1)
+    return new
+
+
+def clamp(place: Place, steps: int, layers: int, heads: int) -> tuple[Place, list[Note]]:
+    """The place within a run of `steps` passes, and a note for each number that had to give way."""
+    kept, notes = {}, []
+    for name, size in zip(PLACE, (steps, layers, heads), strict=True):
+        asked = getattr(place, name)
+        if asked is None:
+            continue
+        kept[name] = min(asked, max(0, size - 1))
+        if kept[name] != asked:
+            notes.append(Note(f"note_{name}", {"asked": f"{asked:,}", "last": f"{kept[name]:,}"}))
+    return Place(**kept), notes
+
+
+def build(base: str, values: Mapping[str, object]) -> str:
+    """`base` (scheme, host and page path) with every value in its query. Booleans as Streamlit writes them."""
+    written = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in values.items() if v is not None}
+    return f"{base.split('?')[0].split('#')[0]}?{urlencode(written, quote_via=quote)}"

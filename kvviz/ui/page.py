@@ -1,0 +1,172 @@
+"""The parts every page has: title, player, Try this, what follows the step below, and the way on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import streamlit as st
+
+from kvviz import lessons
+from kvviz.records import Run
+from kvviz.refusal import Refusal
+from kvviz.ui import links, shell, stage, state
+from kvviz.ui.guard import guarded, refused
+from kvviz.ui.language import current, t
+from kvviz.ui.player import View
+
+STORY = ("home", "prefill", "decode", "race")
+LAST = 10**6  # as a step: the run's last one
+
+
+@dataclass(frozen=True)
+class Try:
+    """A button that puts the app in a state worth seeing. `name` finds its sections: try_NAME, try_NAME_says.
+
+    `recorded` shows the run that ships with kvviz, for what can only be promised there.
+    """
+
+    name: str
+    place: links.Place
+    opened: str | None = None
+    substep: int | None = None
+    recorded: bool = False
+
+
+@guarded
+def page(name: str, mode: str, tries: tuple[Try, ...], below: Callable[[Run, View], None]) -> None:
+    """Lays the page out. `below` draws what follows the player's step; it runs on its own when the step changes."""
+    shell.within()
+    shell.heading(name)
+    stage.stage(name, mode)
+    _tries(name, tries)
+    st.fragment(follow, key="below")(name, below)
+    onward(name)
+
+
+def _tries(name: str, tries: tuple[Try, ...]) -> None:
+    for column, each in zip(st.columns(len(tries)), tries, strict=True):
+        run = state.bundled_run() if each.recorded else state.current_run()
+        values = facts(run, _within(run, each.place))
+        column.button(
+            t(name, f"try_{each.name}"),
+            key=f"try-{name}-{each.name}",
+            on_click=_take,
+            args=(each,),
+            width="stretch",
+        )
+        column.caption(t(name, f"try_{each.name}_says", **values))
+
+
+def _take(each: Try) -> None:
+    """The place is clamped here, silently: a short run shows what it has."""
+    if each.recorded:
+        state.show_recorded(state.bundled_run() if state.live_run() or state.opened_run() else None)
+    view = _within(state.current_run(), each.place)
+    state.ask(links.Place(view.step, view.layer, view.head), opened=each.opened, substep=each.substep)
+
+
+def _within(run: Run, place: links.Place) -> View:
+    kept, _ = links.clamp(place, len(run.steps), run.model.layers, run.model.heads)
+    here = state.view(run)
+    step, layer, head = (
+        a if a is not None else b for a, b in ((kept.step, here.step), (kept.layer, here.layer), (kept.head, here.head))
+    )
+    return View(step, layer, head)
+
+
+@guarded
+def follow(name: str, below: Callable[[Run, View], None]) -> None:
+    run = state.current_run()
+    view = state.view(run)
+    text_so_far(run, view.step)
+    below(run, view)
+    from kvviz.ui import address
+
+    address.show(links.Place(view.step, view.layer, view.head), key="address")
+
+
+def text_so_far(run: Run, step: int) -> None:
+    """Prompt and chosen tokens up to `step`, exactly as they are, and where the model meant to end."""
+    ids = run.ids[: run.P + step + 1]
+    text = b"".join(run.pieces[int(i)] for i in ids).decode("utf-8", errors="replace")
+    st.markdown(f"**{t('shell', 'text_so_far')}**")
+    st.code(text, language=None, wrap_lines=True)
+    ends = [s.index for s in run.steps[: step + 1] if s.is_end]
+    if ends:
+        section = "text_end_once" if len(ends) == 1 else "text_end"
+        st.caption(t("shell", section, step=f"{ends[0]:,}", times=f"{len(ends):,}"))
+    limit_reached(run)
+
+
+def limit_reached(run: Run) -> None:
+    """The sentence at the end of the model's positions."""
+    progress = state.learner().progress()
+    if not (state.is_live(run) and progress.at_limit):
+        return
+    m = run.model
+    if run.length >= m.max_positions:
+        code = "limit_reached" if m.positions == "learned" else "limit_reached_rotary"
+        refusal = Refusal(code, model=m.name, length=run.length, limit=m.max_positions)
+    else:
+        refusal = Refusal("run_full", bytes=run.nbytes, limit=run.nbytes, step=len(run.steps))
+    st.warning(refused(refusal))
+
+
+def questions(name: str, run: Run, view: View) -> None:
+    """The questions of a lesson: sections `q_NAME` (the question) and `q_NAME_a` (the answer), in its order."""
+    st.subheader(t("shell", "questions"), anchor=False)
+    values = facts(run, view)
+    for section in lessons.sections(current(), name):
+        if section.startswith("q_") and not section.endswith("_a"):
+            with st.expander(t(name, section, **values)):
+                st.markdown(t(name, f"{section}_a", **values))
+
+
+def facts(run: Run, view: View) -> dict[str, object]:
+    """What sentences about a step may name; tokens as code spans."""
+    m, record = run.model, run.steps[view.step]
+    Tq, T = record.rows, record.length_after
+    name = {int(i): lessons.literal(_label(run, i)) for i in (*record.ids[-1:], record.chosen)}
+    return {
+        "model": lessons.literal(m.name),
+        "step": f"{view.step:,}",
+        "last": f"{len(run.steps) - 1:,}",
+        "layer": view.layer,
+        "head": view.head,
+        "P": f"{run.P:,}",
+        "N": f"{len(run.steps):,}",
+        "T": f"{T:,}",
+        "reused": f"{record.length_before:,}",
+        "token": name[int(record.ids[-1])],
+        "chosen": name[record.chosen],
+        "L": m.layers,
+        "H": m.heads,
+        "Hkv": m.kv_heads,
+        "D": m.head_dim,
+        "q_shape": f"({1}, {m.heads}, {Tq:,}, {m.head_dim})",
+        "kv_shape": f"({1}, {m.kv_heads}, {T:,}, {m.head_dim})",
+        "weights_shape": f"({1}, {m.heads}, {Tq:,}, {T:,})",
+        "token_bytes": f"{m.kv_bytes_per_token:,}",
+        "kv_bytes": f"{record.kv_bytes:,}",
+        "limit": f"{m.max_positions:,}",
+        "ttft": f"{run.steps[0].ms:,.1f}",
+    }
+
+
+def _label(run: Run, token: int) -> str:
+    from kvviz.records.tokens import label
+
+    return label(run.pieces[int(token)])
+
+
+def onward(name: str) -> None:
+    """The story's neighbours, inside the content: an embedded app has no other navigation."""
+    at = STORY.index(name)
+    pages = st.session_state.kv_pages
+    for column, other, section in zip(st.columns(2), (at - 1, at + 1), ("previous", "next"), strict=True):
+        if 0 <= other < len(STORY):
+            target = STORY[other]
+            column.page_link(
+                pages[target], label=t("shell", section, title=t("shell", f"nav_{target}")), width="stretch"
+            )

@@ -1,0 +1,31 @@
+"""What came with this run of the script: its query, and whether the reader has just arrived by it."""
+
+from __future__ import annotations
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from kvviz.ui import links
+
+_SEEN = "kv_seen"
+
+
+def query_values() -> dict[str, str]:
+    """The query of the URL as the browser sent it. `st.query_params` can lag behind on Back."""
+    ctx = get_script_run_ctx()
+    return links.query(ctx.query_string) if ctx else {}
+
+
+def by_history() -> bool:
+    """Back or Forward caused this run."""
+    return bool(getattr(get_script_run_ctx(), "is_history_navigation", False))
+
+
+def arrived() -> bool:
+    """This run opens a link: the first of the session, or one caused by Back or Forward."""
+    return not st.session_state.get(_SEEN, False) or by_history()
+
+
+def settle() -> None:
+    """Called once all widgets exist: from now on their values speak."""
+    st.session_state[_SEEN] = True

@@ -1,0 +1,88 @@
+"""Taking a run elsewhere: a link to this very step, or a file; and opening a file somebody else saved."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from kvviz.records import Run, storage
+from kvviz.refusal import Refusal
+from kvviz.ui import links, state
+from kvviz.ui.guard import guarded, refused
+from kvviz.ui.language import current, t
+
+FILE_MB = 128  # of a recorded run; .streamlit/config.toml has the same limit
+
+
+def link(run: Run) -> str:
+    """The page's address with every value in it, so that nothing depends on the reader's machine."""
+    here = state.view(run)
+    values: dict[str, object] = {}
+    if state.opened_run() is None and (made_with := state.learner().settings) and state.learner().run is run:
+        sampling = made_with.sampling
+        values |= {
+            "model": made_with.model,
+            "prompt": made_with.prompt,
+            "temperature": f"{sampling.temperature:g}",
+            "top_k": sampling.top_k,
+            "top_p": f"{sampling.top_p:g}",
+            "seed": sampling.seed,
+            "new": max(1, len(run.steps)),
+            "compare": bool(state.value("compare")),
+        }
+    values |= {"lang": links.LANGUAGE_NAMES[current()], "presenter": bool(state.value("presenter"))}
+    values |= {"step": here.step, "layer": here.layer, "head": here.head}
+    return links.build(st.context.url or "", values)
+
+
+def share_fragment() -> None:
+    st.fragment(_share, key="share")()
+
+
+@guarded
+def _share() -> None:
+    run = state.current_run()
+    with st.popover(t("shell", "link"), width="stretch"):
+        if state.opened_run() is not None:
+            st.write(t("shell", "link_file"))
+            return
+        st.write(t("shell", "link_says"))
+        st.code(link(run), language=None, wrap_lines=True)
+
+
+def open_and_save() -> None:
+    """A recorded run in, this run out."""
+    with st.popover(t("shell", "file"), width="stretch"):
+        run = state.current_run()
+        st.download_button(
+            t("shell", "save"),
+            lambda: storage.dumps(run),
+            file_name=f"kvviz-{run.model.name.replace('/', '-')}-{len(run.steps)}.npz",
+            mime="application/octet-stream",
+            key="save_run",
+            on_click="ignore",
+            width="stretch",
+        )
+        st.file_uploader(t("shell", "open"), type="npz", key="open_run", max_upload_size=FILE_MB, on_change=_opened)
+        if problem := st.session_state.get("kv_open_problem"):
+            st.warning(refused(problem))
+        if state.opened_run() is not None:
+            st.button(t("shell", "close_file"), key="close_run", on_click=_close, width="stretch")
+
+
+def _opened() -> None:
+    """Reads the file at once: what is wrong with it is said beside the control, and nothing shown is lost."""
+    uploaded = st.session_state.open_run
+    st.session_state.kv_open_problem = None
+    if uploaded is None:
+        return
+    try:
+        run = storage.load(uploaded.getvalue(), source=uploaded.name)
+    except Refusal as refusal:
+        st.session_state.kv_open_problem = refusal
+        return
+    state.show_recorded(run)
+    state.ask(links.Place(step=0))
+
+
+def _close() -> None:
+    state.show_recorded(None)

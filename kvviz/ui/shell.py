@@ -1,0 +1,152 @@
+"""What every page stands in: navigation, sidebar, opening a link, and what is said above the page."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import streamlit as st
+from streamlit.runtime.pages_manager import PagesManager
+
+from kvviz import lessons
+from kvviz.models import catalog
+from kvviz.records import Run
+from kvviz.ui import links, request, state, warm
+from kvviz.ui.guard import guarded, refused
+from kvviz.ui.language import t
+from kvviz.ui.sidebar import sidebar, why_not_run
+
+PAGES = ("home", "prefill", "decode", "race")  # files under pages/, in the order of the story
+
+# Constant: the larger type of a lecture hall; and less air around the page, so that the player fits beside it.
+PRESENTER = "<style>html{font-size:20px}</style>"
+
+
+def navigation() -> st.Page:
+    """The pages with their titles in the reader's language. Returns the one to run."""
+    pages = [
+        st.Page(f"pages/{name}.py", title=t("shell", f"nav_{name}"), url_path=name, default=name == "home")
+        for name in PAGES
+    ]
+    st.session_state.kv_pages = dict(zip(PAGES, pages, strict=True))
+    return st.navigation(pages, position="top")
+
+
+def within() -> None:
+    """To be called first by every page. A link to a page may be the first request of a server, and Streamlit then
+    runs the file in pages/ by itself, without app.py: begin again with it."""
+    if PagesManager.uses_pages_directory:
+        PagesManager.uses_pages_directory = False
+        st.rerun()
+
+
+def run(page: st.Page) -> None:
+    """The sidebar, then the page, then the background work that may take its time."""
+    name = next(n for n, p in st.session_state.kv_pages.items() if p == page)
+    st.session_state.kv_page = name
+    entries = _catalogue()
+    if request.arrived():
+        _read_link(entries)
+    with st.sidebar:
+        guarded(sidebar)(entries, name)
+    if bool(state.value("presenter")):
+        st.html(PRESENTER)
+    if request.arrived():
+        _start_link(entries, name)
+    request.settle()
+    guarded(page.run)()
+    warm.request(catalog.default_name())
+
+
+@st.cache_resource(show_spinner=False)
+def _owner() -> None:
+    """The folder the owner named on the command line: streamlit run app.py -- --model PATH. Once a process."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--model")
+    known, _ = parser.parse_known_args(sys.argv[1:])
+    if known.model:
+        catalog.name_owner_folder(known.model)
+
+
+@st.cache_data(ttl=10, show_spinner=False)
+def _entries() -> list[catalog.Entry]:
+    return catalog.entries()
+
+
+def _catalogue() -> list[catalog.Entry]:
+    _owner()
+    return _entries()
+
+
+def _read_link(entries: list[catalog.Entry]) -> None:
+    """Before any widget exists: where the link points, and what in it can't be used."""
+    values = request.query_values()
+    place, notes = links.read_place(values)
+    state.clear_notes()
+    state.add_notes([*links.check_settings(values, [e.name for e in entries]), *notes])
+    if place:
+        state.ask(place)
+
+
+def _start_link(entries: list[catalog.Entry], page: str) -> None:
+    """A link with a prompt runs by itself, unless the model it names was refused."""
+    settings, learner = state.settings(), state.learner()
+    if request.by_history() and not settings.prompt:
+        state.show_recorded(state.bundled_run() if learner.run else None)
+        return
+    if not settings.prompt or any(n.section == "note_model" for n in state.notes()):
+        return
+    entry = next((e for e in entries if e.name == settings.model), None)
+    if entry is None or why_not_run(entry) is not None:
+        return
+    place = st.session_state.get("kv_pending") or links.Place()
+    wanted = links.tokens_for(place, settings.new)
+    if settings.same_run(learner.settings):
+        state.show_recorded(None)
+        learner.extend(wanted)
+    else:
+        state.start(wanted=wanted)
+    st.session_state.kv_busy = True
+
+
+def heading(page: str) -> None:
+    """The page's title, where its run comes from, and what has to be said before anything else."""
+    st.title(t(page, "title"), anchor=False)
+    st.fragment(_provenance, key="provenance")()
+
+
+@guarded
+def _provenance() -> None:
+    st.caption(provenance(state.current_run()))
+    progress = state.learner().progress()
+    if progress.refusal:
+        st.warning(refused(progress.refusal))
+    if progress.failed:
+        st.error(t("shell", "pass_failed"))
+    for note in state.notes():
+        st.info(t("shell", note.section, **{k: _shown(v) for k, v in note.values.items()}))
+
+
+def _shown(value: object) -> str:
+    """Numbers were formatted by kvviz; what stood in the link is shown literally."""
+    text = str(value)
+    return text if text.replace(",", "").replace(".", "").isdigit() else lessons.literal(text)
+
+
+def provenance(run: Run) -> str:
+    """One line: live or recorded, which model, on what, with which versions."""
+    m = run.machine
+    section = {"live": "from_live", "bundled": "from_bundled"}.get(run.source, "from_file")
+    return t(
+        "shell",
+        section,
+        model=lessons.literal(run.model.name),
+        file=lessons.literal(links.shorten(run.source)),
+        device=lessons.literal(links.shorten(m.device_name)),
+        threads=f"{m.threads:,}",
+        torch=lessons.literal(m.torch),
+        transformers=lessons.literal(m.transformers),
+        date=lessons.literal(run.created[:10] or "?"),
+        repeats=f"{run.repeats:,}",
+        dtype=lessons.literal(run.model.dtype),
+    )

@@ -1,0 +1,222 @@
+"""The sidebar, the same on every page: model, prompt, sampling, Run, language, size."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from kvviz import lessons
+from kvviz.models import catalog
+from kvviz.theory.memory import human
+from kvviz.ui import examples, links, state, warm
+from kvviz.ui.guard import guarded, refused
+from kvviz.ui.language import t
+from kvviz.ui.share import open_and_save, share_fragment
+from kvviz.ui.stage import POLL_SECONDS
+
+PROMPT_CHARACTERS = 20_000  # longer texts are refused without counting their tokens
+
+
+def s(section: str, **values: object) -> str:
+    return t("shell", section, **values)
+
+
+def sidebar(entries: list[catalog.Entry], page: str) -> None:
+    """Every control has a key that is its name in links."""
+    entry = _model(entries)
+    _prompt(entry)
+    reason = why_not_run(entry)
+    _run(reason, page)
+    _new_and_sampling()
+    share_fragment()
+    open_and_save()
+    _reader()
+
+
+def _model(entries: list[catalog.Entry]) -> catalog.Entry:
+    names = [e.name for e in entries]
+    default = catalog.default_name()
+    st.selectbox(
+        s("model"),
+        names,
+        index=None,
+        placeholder=s("model_unset", name=default),
+        key="model",
+        bind="query-params",
+        help=s("model_help") + "\n\n" + "\n".join(f"- {_described(e)}" for e in entries),
+    )
+    chosen = next((e for e in entries if e.name == state.model_name()), None)
+    if chosen is None:  # the list has changed under a session that had chosen from it
+        chosen = next(e for e in entries if e.name == default)
+    if chosen.on_disk:
+        warm.request(chosen.name)
+    moving = warm.status(chosen.name).moving
+    st.fragment(_model_status, key="model_status", run_every=POLL_SECONDS if moving else None)(chosen)
+    return chosen
+
+
+def _described(e: catalog.Entry) -> str:
+    """One line of the catalogue: what it is, how large, and whether it is here."""
+    size = [f"{e.parameters / 1e6:,.1f} M" if e.parameters else "", human(e.size_bytes) if e.size_bytes else ""]
+    where = "on_disk" if e.on_disk else "folder_broken" if e.kind == "folder" else "not_on_disk"
+    parts = [lessons.literal(e.name), *filter(None, size), s(f"model_{where}")]
+    return ", ".join(parts)
+
+
+@guarded
+def _model_status(entry: catalog.Entry) -> None:
+    status = warm.status(entry.name)
+    facts = {
+        "parameters": f"{entry.parameters / 1e6:,.1f}" if entry.parameters else "?",
+        "positions": f"{entry.trained_positions:,}",
+    }
+    if not entry.on_disk:
+        st.caption(s("status_not_on_disk" if entry.kind != "folder" else "status_folder", **facts))
+    elif status.refusal:
+        st.caption(refused(status.refusal))
+    else:
+        st.caption(s(f"status_{status.stage}", seconds=f"{status.seconds:.0f}", **facts))
+    polled = st.session_state.get("kv_model_moving")
+    st.session_state.kv_model_moving = (entry.name, status.moving)
+    if polled == (entry.name, True) and not status.moving:
+        st.rerun()  # the token count, the limit and Run depend on it
+
+
+def _prompt(entry: catalog.Entry) -> None:
+    st.text_area(
+        s("prompt"),
+        key="prompt",
+        bind="query-params",
+        height=96,
+        placeholder=s("prompt_placeholder"),
+    )
+    prompt = str(state.value("prompt"))
+    counted = token_count(entry, prompt)
+    lines = []
+    if prompt and counted is not None:
+        limit = limit_of(entry)
+        room = max(0, limit - counted + 1)
+        section = "count" if counted <= limit else "count_too_long"
+        lines.append(s(section, P=f"{counted:,}", limit=f"{limit:,}", n=f"{room:,}"))
+    if prompt and prompt.rstrip(" ") != prompt:
+        lines.append(s("trailing_space"))
+    if lines:
+        st.caption("  \n".join(lines))
+    with st.popover(s("examples"), width="stretch"):
+        examples.choices(entry.name)
+
+
+def limit_of(entry: catalog.Entry) -> int:
+    """Positions the model's cache may hold here."""
+    model = warm.loaded(entry.name)
+    return model.facts.max_positions if model else entry.trained_positions
+
+
+def token_count(entry: catalog.Entry, prompt: str) -> int | None:
+    """Tokens of the prompt, or None while the model's vocabulary is not there. Remembers the last count."""
+    model = warm.loaded(entry.name)
+    if model is None or len(prompt) > PROMPT_CHARACTERS:
+        return None
+    held = st.session_state.get("kv_count")
+    if held is None or held[0] != (entry.name, prompt):
+        held = st.session_state.kv_count = ((entry.name, prompt), len(model.encode(prompt)))
+    return held[1]
+
+
+def why_not_run(entry: catalog.Entry) -> str | None:
+    """The sentence that says why Run is off, or None."""
+    prompt = str(state.value("prompt"))
+    if not entry.on_disk:
+        return s("reason_model")
+    status = warm.status(entry.name)
+    if status.stage == "failed":
+        return refused(status.refusal) if status.refusal else s("reason_broken")
+    if not prompt:
+        return s("reason_empty")
+    if len(prompt) > PROMPT_CHARACTERS:
+        return s("reason_text", limit=f"{PROMPT_CHARACTERS:,}")
+    counted, limit = token_count(entry, prompt), limit_of(entry)
+    if counted is not None and counted > limit:
+        return s("reason_long", P=f"{counted:,}", limit=f"{limit:,}")
+    return None
+
+
+def _run(reason: str | None, page: str) -> None:
+    busy = state.learner().progress().busy
+    st.fragment(_progress, key="progress", run_every=POLL_SECONDS if busy else None)(reason, page)
+
+
+@guarded
+def _progress(reason: str | None, page: str) -> None:
+    """Run and Stop, and how far the worker is. Reruns the page once the worker is done."""
+    progress = state.learner().progress()
+    run, stop = st.columns(2)
+    run.button(
+        s("run"),
+        key="run_button",
+        type="primary",
+        width="stretch",
+        disabled=reason is not None or progress.busy,
+        on_click=_start,
+        args=(page,),
+    )
+    stop.button(s("stop"), key="stop_button", width="stretch", disabled=not progress.busy, on_click=_stop)
+    if progress.busy:
+        section = "progress_model" if progress.stage == "model" else "progress_passes"
+        st.progress(
+            min(1.0, progress.done / max(1, progress.wanted)),
+            s(section, done=f"{progress.done:,}", wanted=f"{progress.wanted:,}"),
+        )
+    elif reason is not None:
+        st.caption(reason)
+    elif not state.settings().same_run(state.learner().settings) and state.learner().settings:
+        st.caption(s("changed"))
+    was, st.session_state.kv_busy = st.session_state.get("kv_busy", False), progress.busy
+    if was and not progress.busy:
+        st.rerun()
+
+
+def _start(page: str) -> None:
+    """Run. Decode begins at its first pass of one token, the other pages at prefill."""
+    new = int(state.value("new"))
+    state.clear_notes()
+    state.ask(links.Place(step=1 if page == "decode" and new > 1 else 0))
+    state.start()
+    st.session_state.kv_busy = True
+    st.rerun()
+
+
+def _stop() -> None:
+    state.learner().stop()
+
+
+def _new_and_sampling() -> None:
+    new, compare = st.columns([1, 1], vertical_alignment="bottom")
+    least, greatest = links.WHOLE["new"]
+    new.number_input(s("new"), least, greatest, state.NEW_TOKENS, key="new", bind="query-params", help=s("new_help"))
+    compare.toggle(s("compare"), True, key="compare", bind="query-params", help=s("compare_help"))
+    temperature = float(state.value("temperature"))
+    label = s("sampling_greedy") if temperature == 0 else s("sampling_on", temperature=f"{temperature:g}")
+    with st.popover(label, width="stretch"):
+        low, high = links.REAL["temperature"]
+        st.number_input(
+            s("temperature"), low, high, 0.0, 0.1, key="temperature", bind="query-params", help=s("temperature_help")
+        )
+        least, greatest = links.WHOLE["top_k"]
+        st.number_input(s("top_k"), least, greatest, 0, key="top_k", bind="query-params", help=s("top_k_help"))
+        low, high = links.REAL["top_p"]
+        st.number_input(s("top_p"), low, high, 1.0, 0.05, key="top_p", bind="query-params", help=s("top_p_help"))
+        least, greatest = links.WHOLE["seed"]
+        st.number_input(s("seed"), least, greatest, 0, key="seed", bind="query-params", help=s("seed_help"))
+
+
+def _reader() -> None:
+    """What suits the reader, not the run."""
+    left, right = st.columns([3, 2], vertical_alignment="bottom")
+    left.segmented_control(
+        s("language"),
+        list(links.LANGUAGE_NAMES.values()),
+        key="lang",
+        bind="query-params",
+        help=s("language_help"),
+    )
+    right.toggle(s("presenter"), False, key="presenter", bind="query-params", help=s("presenter_help"))

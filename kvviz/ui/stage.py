@@ -1,0 +1,85 @@
+"""The player on a page: which run, where it stands, and what happens when it asks for more."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import streamlit as st
+
+from kvviz.records import Run
+from kvviz.ui import state
+from kvviz.ui.guard import guarded
+from kvviz.ui.language import current, t
+from kvviz.ui.player import View, player
+
+POLL_SECONDS = 0.5
+PATIENCE = 0.9  # seconds a press of N is worth waiting for in one go; slower passes are polled for
+FOLLOWERS = ("below", "share")  # fragments that show the step, besides the player
+
+
+def stage(page: str, mode: str) -> None:
+    """Mounts the player. While the worker is busy it looks for new passes twice a second."""
+    busy = state.learner().progress().busy
+    st.fragment(_stage, key="player", run_every=POLL_SECONDS if busy else None)(page, mode)
+
+
+@guarded
+def _stage(page: str, mode: str) -> None:
+    run = state.current_run()
+    progress = state.learner().progress()
+    live = state.is_live(run)
+    key = f"player-{page}"
+    here = player(
+        run,
+        key=key,
+        language=current(),
+        view=_view_to_pass(page, run, mode, final=not (live and progress.busy) and not _awaited()),
+        can_extend=live and mode == "run" and not progress.at_limit,
+        mode=mode,
+        presenter=bool(state.value("presenter")),
+        on_extend=_extend if live else None,
+        on_move=_moved(mode),
+        room=progress.room or 0,
+        busy=t("shell", "busy_passes", done=f"{progress.done:,}", wanted=f"{progress.wanted:,}")
+        if live and progress.busy
+        else None,
+    )
+    st.session_state.kv_stands = ((page, run.key), here)
+    state.told(_shared(here, mode))
+
+
+def _awaited() -> bool:
+    """A run was asked for and is not there yet: a place that waits is meant for it."""
+    learner = state.learner()
+    return learner.progress().busy and not (learner.run and learner.owns(learner.run))
+
+
+def _view_to_pass(page: str, run: Run, mode: str, *, final: bool) -> View:
+    """Where the player said it stands, which leaves it alone; another place when it has to move."""
+    asked = state.resolve(run, final=final)
+    stands = st.session_state.get("kv_stands")
+    if asked is None and stands and stands[0] == (page, run.key):
+        return stands[1]
+    view = asked or state.view(run)
+    return dataclasses.replace(view, step=0) if mode == "prefill" else view
+
+
+def _shared(here: View, mode: str) -> View:
+    """What this player says about the place all pages share: prefill's knows no step but its own."""
+    held: View | None = st.session_state.get("kv_view")
+    return dataclasses.replace(here, step=held.step, substep=None) if mode == "prefill" and held else here
+
+
+def _moved(mode: str):
+    def moved(here: View) -> None:
+        if state.told(_shared(here, mode)):
+            st.rerun(list(FOLLOWERS))
+
+    return moved
+
+
+def _extend(to: int) -> None:
+    """N: the worker makes the passes; what is not there in a moment, the page polls for."""
+    learner = state.learner()
+    learner.compare(bool(state.value("compare")))
+    learner.extend(to, wait=PATIENCE)

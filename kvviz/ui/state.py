@@ -1,0 +1,161 @@
+"""What a session holds: the learner's run, what is shown, and where the learner stands in it.
+
+Widgets of the sidebar keep their own values under the names that links use (`prompt`, `model`, ...). Everything
+else is under `kv_...` keys here, so that no page change drops it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from kvviz.models import catalog
+from kvviz.records import Run, Sampling, storage
+from kvviz.ui import links
+from kvviz.ui.learner import Learner, Settings
+from kvviz.ui.player import View
+
+if TYPE_CHECKING:
+    from kvviz.engine import Session
+
+NEW_TOKENS = 16  # a run's length until the learner says otherwise
+FIRST_VIEW = links.Place(step=0, layer=3, head=2)
+
+# key of a sidebar widget -> its value while nobody has touched it. Model and language are unset then.
+DEFAULTS: Mapping[str, object] = {
+    "model": None,
+    "prompt": "",
+    "temperature": 0.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "seed": 0,
+    "new": NEW_TOKENS,
+    "compare": True,
+    "presenter": False,
+}
+
+
+def value(name: str) -> object:
+    """The value of a sidebar setting, also before its widget has run."""
+    held = st.session_state.get(name, DEFAULTS[name])
+    return DEFAULTS[name] if held is None else held
+
+
+def model_name() -> str:
+    """The model chosen, or this machine's default while none is."""
+    return st.session_state.get("model") or catalog.default_name()
+
+
+def settings() -> Settings:
+    """What Run would start. Sampling reads as greedy, with nothing else in it, at temperature 0."""
+    temperature = float(value("temperature"))
+    sampling = Sampling()
+    if temperature > 0:
+        sampling = Sampling(temperature, int(value("top_k")), float(value("top_p")), int(value("seed")))
+    return Settings(model_name(), str(value("prompt")), sampling, int(value("new")))
+
+
+def learner() -> Learner:
+    """The session's live run and its worker."""
+    if "kv_learner" not in st.session_state:
+        st.session_state.kv_learner = Learner()
+    return st.session_state.kv_learner
+
+
+def session() -> Session | None:
+    """The engine's session behind the live run, or None. Only the learner's worker may step it."""
+    return learner().session
+
+
+def live_run() -> Run | None:
+    return learner().run
+
+
+def opened_run() -> Run | None:
+    """The recorded run the learner opened from a file, while it is the one shown."""
+    return st.session_state.get("kv_opened")
+
+
+@st.cache_resource(show_spinner=False)
+def bundled_run() -> Run:
+    return storage.bundled()
+
+
+def current_run() -> Run:
+    """The run all pages show: an opened file, else the learner's own, else the recorded one that ships."""
+    return opened_run() or live_run() or bundled_run()
+
+
+def is_live(run: Run) -> bool:
+    """It is the learner's own run and can grow."""
+    return learner().owns(run)
+
+
+# Where the learner stands. The player in the browser is ahead of this by a moment; it tells us once it rests.
+
+
+def view(run: Run) -> View:
+    """The place last told, within `run`."""
+    held: View | None = st.session_state.get("kv_view")
+    place = links.Place(held.step, held.layer, held.head) if held else FIRST_VIEW
+    kept, _ = links.clamp(place, len(run.steps), run.model.layers, run.model.heads)
+    return dataclasses.replace(held or View(0, 0, 0), step=kept.step, layer=kept.layer, head=kept.head)
+
+
+def told(told_view: View) -> bool:
+    """The player says where it is. True if that is news."""
+    news = st.session_state.get("kv_view") != told_view
+    st.session_state.kv_view = told_view
+    return news
+
+
+def ask(place: links.Place, *, opened: str | None = None, substep: int | None = None) -> None:
+    """Sends the player to a place once the run has it. Parts that are None stay as they are."""
+    waiting: links.Place = st.session_state.get("kv_pending") or links.Place()
+    merged = {n: getattr(place, n) if getattr(place, n) is not None else getattr(waiting, n) for n in links.PLACE}
+    st.session_state.kv_pending = links.Place(**merged)
+    st.session_state.kv_pending_opened = (opened, substep)
+
+
+def resolve(run: Run, *, final: bool) -> View | None:
+    """The place asked for, if the run has come far enough (or will not grow: `final`), clamped, with notes."""
+    place: links.Place | None = st.session_state.get("kv_pending")
+    if not place:
+        return None
+    if not final and place.step is not None and place.step >= len(run.steps):
+        return None
+    kept, notes = links.clamp(place, len(run.steps), run.model.layers, run.model.heads)
+    add_notes(notes)
+    here = view(run)
+    chosen = {n: getattr(kept, n) if getattr(kept, n) is not None else getattr(here, n) for n in links.PLACE}
+    opened, substep = st.session_state.get("kv_pending_opened") or (None, None)
+    st.session_state.kv_pending = None
+    st.session_state.kv_view = dataclasses.replace(here, **chosen, opened=opened or "all", substep=substep)
+    return st.session_state.kv_view
+
+
+def add_notes(notes: list[links.Note]) -> None:
+    held: list[links.Note] = st.session_state.setdefault("kv_notes", [])
+    held.extend(n for n in notes if n not in held)
+
+
+def notes() -> list[links.Note]:
+    return list(st.session_state.get("kv_notes", []))
+
+
+def clear_notes() -> None:
+    st.session_state.kv_notes = []
+
+
+def start(*, wanted: int | None = None) -> None:
+    """Run: drops what was shown and starts the settings of the sidebar."""
+    st.session_state.kv_opened = None
+    learner().start(settings(), compare=bool(value("compare")), wanted=wanted)
+
+
+def show_recorded(run: Run | None) -> None:
+    """Shows a run from a file on all pages, or (None) goes back to the learner's own."""
+    st.session_state.kv_opened = run

@@ -1,0 +1,110 @@
+"""Models come up in the background, once per process, while the page is already there.
+
+Importing torch and transformers takes seconds. No script thread does it: `request` starts a thread a model,
+`status` tells the page how far it is, `model` makes a worker wait for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from kvviz.refusal import Refusal
+
+if TYPE_CHECKING:
+    from kvviz.models.loading import LoadedModel
+
+Stage = Literal["asleep", "importing", "loading", "ready", "failed"]
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Slot:
+    stage: Stage = "asleep"
+    started: float = 0.0
+    model: LoadedModel | None = None
+    refusal: Refusal | None = None
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True)
+class Status:
+    """`seconds` since the thread began, `refusal` if the model can't be had for a reason that has a sentence."""
+
+    stage: Stage
+    seconds: float
+    refusal: Refusal | None
+
+    @property
+    def ready(self) -> bool:
+        return self.stage == "ready"
+
+    @property
+    def moving(self) -> bool:
+        """Worth asking again in a moment."""
+        return self.stage in ("importing", "loading")
+
+
+_slots: dict[str, _Slot] = {}
+_lock = threading.Lock()
+
+
+def request(name: str) -> None:
+    """Starts loading `name` unless it is there, on its way, or has been refused. Returns at once."""
+    with _lock:
+        slot = _slots.setdefault(name, _Slot())
+        if slot.stage != "asleep":
+            return
+        slot.stage, slot.started = "importing", time.monotonic()
+    threading.Thread(target=_bring_up, args=(name, slot), name=f"load {name}", daemon=True).start()
+
+
+def forget(name: str) -> None:
+    """Lets a model that was refused be tried again: its files may have come meanwhile."""
+    with _lock:
+        if name in _slots and _slots[name].stage == "failed":
+            del _slots[name]
+
+
+def status(name: str) -> Status:
+    with _lock:
+        slot = _slots.get(name)
+        if slot is None:
+            return Status("asleep", 0.0, None)
+        return Status(slot.stage, time.monotonic() - slot.started, slot.refusal)
+
+
+def loaded(name: str) -> LoadedModel | None:
+    """The model if it is there now."""
+    with _lock:
+        slot = _slots.get(name)
+        return slot.model if slot else None
+
+
+def model(name: str) -> LoadedModel:
+    """The model, waiting for it. For worker threads. Raises what loading raised: a Refusal if it has a sentence."""
+    request(name)
+    slot = _slots[name]
+    slot.done.wait()
+    if slot.model is None:
+        raise slot.refusal or RuntimeError(f"model {name} did not load")
+    return slot.model
+
+
+def _bring_up(name: str, slot: _Slot) -> None:
+    try:
+        from kvviz.models import loading  # imports torch and transformers
+
+        slot.stage = "loading"
+        slot.model = loading.load(name)
+        slot.stage = "ready"
+    except Refusal as refusal:
+        slot.refusal, slot.stage = refusal, "failed"
+    except Exception:
+        _log.exception("model %s did not load", name)
+        slot.stage = "failed"
+    finally:
+        slot.done.set()

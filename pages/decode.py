@@ -1,0 +1,28 @@
+"""One token at a time: a row of attention, a column of cache, and the same pass without it."""
+
+import streamlit as st
+
+from kvviz.records import Run
+from kvviz.ui import charts, links, page
+from kvviz.ui.language import t
+from kvviz.ui.player import View
+
+
+def below(run: Run, view: View) -> None:
+    values = page.facts(run, view)
+    st.subheader(t("decode", "read_heading"), anchor=False)
+    st.markdown(t("decode", "read_prefill" if view.step == 0 else "read", **values))
+    for figure in ("row", "rows", "bytes", "time", "candidates"):
+        charts.draw(figure, run, key=f"decode-{figure}", step=view.step, layer=view.layer, head=view.head)
+    st.subheader(t("decode", "code_heading"), anchor=False)
+    st.markdown(t("decode", "code", **values))
+    page.questions("decode", run, view)
+
+
+TRIES = (
+    page.Try("one_query", links.Place(step=3), substep=3),
+    page.Try("open_head", links.Place(6, 3, 2), opened="head", recorded=True),
+    page.Try("no_q", links.Place(step=3), substep=1),
+)
+
+page.page("decode", "run", TRIES, below)

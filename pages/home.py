@@ -1,0 +1,28 @@
+"""What kvviz is, on a run that is already there; then the learner's own."""
+
+import streamlit as st
+
+from kvviz import lessons
+from kvviz.records import Run
+from kvviz.ui import charts, examples, links, page, state
+from kvviz.ui.language import t
+from kvviz.ui.player import View
+
+
+def below(run: Run, view: View) -> None:
+    st.subheader(t("home", "read_heading"), anchor=False)
+    st.markdown(t("home", "read", **page.facts(run, view)))
+    charts.draw("rows_total", run, key="home-rows", step=view.step, layer=view.layer, head=view.head)
+    st.subheader(t("home", "own_heading"), anchor=False)
+    st.markdown(t("home", "own", model=lessons.literal(state.model_name())))
+    examples.choices(state.model_name(), where="home")
+    page.questions("home", run, view)
+
+
+TRIES = (
+    page.Try("grow", links.Place(step=0)),
+    page.Try("looks_back", links.Place(6, 3, 2), recorded=True),
+    page.Try("cost", links.Place(step=page.LAST)),
+)
+
+page.page("home", "run", TRIES, below)
