@@ -1,0 +1,168 @@
+"""The player: a run, pass by pass, in the browser. Its own JS and CSS; see `message` for what travels."""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import streamlit as st
+
+from kvviz import lessons
+from kvviz.records import Run
+from kvviz.ui.player import message
+
+__all__ = ["View", "player"]
+
+_HERE = Path(__file__).parent
+# Joined in this order into one ES module and one style sheet: the files share one scope.
+_JS = (
+    "numbers", "words", "store", "theme", "layout", "paint", "grid", "square", "layer", "head", "strip",
+    "cards", "proof", "say", "hover", "help", "controls", "keys", "talk", "screen", "player", "main",
+)  # fmt: skip
+_CSS = ("theme", "frame", "parts")
+_RUNS_REMEMBERED = 4
+
+
+@dataclass(frozen=True)
+class View:
+    """Where the learner stands. `substep` is one of the parts of a pass (0 embed .. 8 choose, 9 kept)."""
+
+    step: int
+    layer: int
+    head: int
+    opened: Literal["all", "layer", "head"] = "all"
+    substep: int | None = None
+
+
+@dataclass
+class _Mount:
+    """What Python remembers of one mounted player between reruns."""
+
+    run: Run | None = None
+    passed: View | None = None  # the caller's last `view`
+    reported: View | None = None  # the browser's last, on the run of `reported_run`
+    reported_run: str = ""
+    move: str = ""  # changes when the caller moves the player
+    answered: int = 0  # highest number of passes asked for and handled
+    on_extend: Callable[[int], None] | None = None
+    on_move: Callable[[View], None] | None = None
+
+
+@cache
+def _renderer() -> Any:
+    """Register the component, once a process."""
+    js = "\n".join((_HERE / "js" / f"{name}.js").read_text(encoding="utf-8") for name in _JS)
+    css = "\n".join((_HERE / "css" / f"{name}.css").read_text(encoding="utf-8") for name in _CSS)
+    return st.components.v2.component("kvviz_player", css=css, js=js, isolate_styles=False)
+
+
+def player(
+    run: Run,
+    *,
+    key: str,
+    language: str,
+    view: View,
+    can_extend: bool,
+    mode: Literal["run", "prefill"] = "run",
+    presenter: bool = False,
+    on_extend: Callable[[int], None] | None = None,
+    on_move: Callable[[View], None] | None = None,
+    room: int = 0,
+    busy: str | None = None,
+) -> View:
+    """Mount the player on `run` and return where the learner stands.
+
+    `view` places the player when it is mounted or when it differs from the last one passed; else the
+    player keeps its own place. `on_extend(n)` is called when the learner asks for the run to reach n
+    passes, n at most len(run.steps) + room; it is the caller's to grow the run and pass it in the
+    rerun that follows. `on_move(view)` is called when the learner has come to rest elsewhere; it may
+    end in `st.rerun`. `busy` is a short text shown while the model is not ready.
+    """
+    mount = _mount(key)
+    fresh = key not in st.session_state  # Streamlit forgets a widget that the last run did not show
+    if fresh or mount.reported_run != run.key:
+        mount.reported, mount.answered = None, 0
+    if fresh or view not in (mount.passed, mount.reported):
+        mount.move = uuid.uuid4().hex[:8]
+        mount.reported = None
+    mount.run, mount.passed, mount.reported_run = run, view, run.key
+    mount.on_extend, mount.on_move = on_extend, on_move
+
+    place = _clamped(mount.reported or view, run)
+    have = _have(run.key)
+    header = {
+        "key": key, "language": language, "mode": mode, "presenter": presenter, "move": mount.move,
+        "canExtend": can_extend, "room": room, "busy": busy, "answered": mount.answered,
+        "view": [view.step, view.layer, view.head, view.opened, view.substep],
+    }  # fmt: skip
+    if have.language != language:
+        header["words"] = lessons.sections(language, "player")
+        have.language = language
+    slab = place.opened == "head" or place.substep is not None or mode == "prefill"
+    _renderer()(
+        key=key,
+        data=message.build(run, have, message.Focus(place.layer, place.head, slab), header),
+        on_view_change=lambda: _heard(key, "view"),
+        on_extend_change=lambda: _heard(key, "extend"),
+        on_want_change=lambda: _heard(key, "want"),
+    )
+    return place
+
+
+def _mount(key: str) -> _Mount:
+    return st.session_state.setdefault(f"kvviz.player.{key}", _Mount())
+
+
+def _have(run_key: str) -> message.Have:
+    """What this browser tab holds of a run. A page's players share it, as they share the tab."""
+    runs: OrderedDict[str, message.Have] = st.session_state.setdefault("kvviz.player", OrderedDict())
+    have = runs.setdefault(run_key, message.Have())
+    runs.move_to_end(run_key)
+    while len(runs) > _RUNS_REMEMBERED:
+        runs.popitem(last=False)
+    return have
+
+
+def _heard(key: str, event: str) -> None:
+    """A word from the browser: where the learner stands, what it holds, what it asks for."""
+    mount = _mount(key)
+    said = st.session_state[key].get(event)
+    if not isinstance(said, dict) or mount.run is None or said.get("run") != mount.run.key:
+        return  # about a run that has gone since
+    place = _view(said.get("view"))
+    if place is not None:
+        mount.reported = _clamped(place, mount.run)
+    if "have" in said:
+        st.session_state["kvviz.player"][mount.run.key] = message.Have.from_browser(said["have"], mount.run)
+    target = said.get("to")
+    if event == "extend" and isinstance(target, int) and mount.on_extend is not None:
+        mount.answered = max(mount.answered, target)
+        if target > len(mount.run.steps):
+            mount.on_extend(target)
+    if event == "view" and mount.reported is not None and mount.on_move is not None:
+        mount.on_move(mount.reported)
+
+
+def _view(raw: Any) -> View | None:
+    """A browser's [step, layer, head, opened, substep]; None when it is anything else."""
+    match raw:
+        case [int(step), int(layer), int(head), "all" | "layer" | "head" as opened, int() | None as substep]:
+            return View(step, layer, head, opened, substep)
+    return None
+
+
+def _clamped(view: View, run: Run) -> View:
+    """The view with every index in the run's range."""
+    m = run.model
+    return View(
+        min(max(0, view.step), max(0, len(run.steps) - 1)),
+        min(max(0, view.layer), m.layers - 1),
+        min(max(0, view.head), m.heads - 1),
+        view.opened,
+        view.substep if view.substep is None else min(max(0, view.substep), 9),
+    )

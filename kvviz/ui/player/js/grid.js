@@ -1,0 +1,248 @@
+// The grid of positions: cache, attention of the current query, rows computed. All in the same columns.
+// A scene is {store, pass, s, T, newFrom, regions, state}; see player.js.
+
+// How strongly a norm is tinted, against the largest norm so far.
+const tint = (value, most) => 0.22 + 0.78 * Math.min(1, most ? value / most : 0);
+
+// Opacity of one row's K and V halves: reused ones are muted, and parts of the pass lift their own.
+function shades(scene, isNew) {
+  const { substep } = scene.state;
+  const base = isNew ? 1 : 0.5;
+  const region = isNew ? ["cache", "new"] : ["cache"];
+  return {
+    k: base * emphasis(substep, ...region, "keys"),
+    v: base * emphasis(substep, ...region, "valuerows"),
+    outline: isNew ? emphasis(substep, ...region) : 0,
+  };
+}
+
+function drawCache(p, scene) {
+  const { regions, store, state, T, newFrom } = scene;
+  const { columns, cache, row } = regions;
+  const { L } = store.model;
+  const most = [store.largest[0][T - 1], store.largest[1][T - 1]];
+  const inset = row >= 16 ? 2.5 : row >= 9 ? 1.25 : 0.75;
+  const w = columns.width - Math.max(2, columns.width / 9);
+  const half = (row - 2 * inset) / 2;
+
+  const draw = (t, x, width) => {
+    const isNew = t >= newFrom;
+    const shade = shades(scene, isNew);
+    for (let l = 0; l < L; l++) {
+      const y = cache.y + l * row + inset;
+      p.box(x, y, width, half, p.theme.k, shade.k * tint(store.norms.at(t, 2 * l), most[0]));
+      p.box(x, y + half, width, half, p.theme.v, shade.v * tint(store.norms.at(t, 2 * l + 1), most[1]));
+    }
+  };
+  for (let t = columns.first; t < T; t++) draw(t, columns.x(t) + 1, w);
+  if (columns.fold) drawFoldedCells(p, scene, most, inset, half);
+  drawNewOutlines(p, scene, w, inset);
+  drawEmpty(p, scene, w, inset);
+  drawLayerNames(p, scene);
+  const y = cache.y + state.layer * row;
+  const right = columns.x(T) - columns.x(columns.first) + columns.fold + 3;
+  p.faded(emphasis(state.substep, "cache", "new", "keys", "valuerows"), () =>
+    p.round(LABELS - 2, y - 0.5, right, row + 1, 4, { stroke: p.theme.q, width: 1.6 }),
+  );
+}
+
+// The folded positions, squeezed into their column: still one sliver each, as far as pixels go.
+function drawFoldedCells(p, scene, most, inset, half) {
+  const { regions, store } = scene;
+  const { columns, cache, row } = regions;
+  const shade = shades(scene, false);
+  const slivers = Math.min(columns.first, 18);
+  const w = (columns.fold - 6) / slivers;
+  for (let i = 0; i < slivers; i++) {
+    const t = Math.floor((i * columns.first) / slivers);
+    for (let l = 0; l < store.model.L; l++) {
+      const y = cache.y + l * row + inset;
+      p.box(LABELS + 1 + i * w, y, w * 0.7, half, p.theme.k, 0.8 * shade.k * tint(store.norms.at(t, 2 * l), most[0]));
+      p.box(LABELS + 1 + i * w, y + half, w * 0.7, half, p.theme.v, 0.8 * shade.v * tint(store.norms.at(t, 2 * l + 1), most[1]));
+    }
+  }
+}
+
+// The outline that says "new": one box a cell, or one around the column where rows are thin.
+function drawNewOutlines(p, scene, w, inset) {
+  const { regions, store, T, newFrom } = scene;
+  const { columns, cache, row } = regions;
+  const alpha = shades(scene, true).outline;
+  const from = Math.max(newFrom, columns.first);
+  p.faded(alpha, () => {
+    const style = { stroke: p.theme.fg, width: columns.width < 20 ? 1.1 : 1.5 };
+    if (row < 12 || T - from > 60) {
+      const x = columns.x(from);
+      p.round(x + 0.5, cache.y, columns.x(T) - x - 1, row * store.model.L, 2, style);
+      return;
+    }
+    for (let t = from; t < T; t++)
+      for (let l = 0; l < store.model.L; l++)
+        p.round(columns.x(t) + 1, cache.y + l * row + inset, w, row - 2 * inset, 2, style);
+  });
+}
+
+// Room for what comes: dotted cells up to the last column.
+function drawEmpty(p, scene, w, inset) {
+  const { regions, store, T } = scene;
+  const { columns, cache, row } = regions;
+  if (row < 12 || columns.width < 20) return;
+  const { ctx } = p;
+  p.faded(emphasis(scene.state.substep, "cache"), () => {
+    ctx.strokeStyle = p.theme.line;
+    ctx.lineWidth = 1;
+    ctx.setLineDash([2, 3]);
+    ctx.beginPath();
+    for (let t = T; t < columns.first + columns.slots; t++)
+      for (let l = 0; l < store.model.L; l++)
+        ctx.rect(columns.x(t) + 1.5, cache.y + l * row + inset + 0.5, w - 1, row - 2 * inset - 1);
+    ctx.stroke();
+    ctx.setLineDash([]);
+  });
+}
+
+function drawLayerNames(p, scene) {
+  const { regions, store, state } = scene;
+  const { cache, row } = regions;
+  const every = row >= 12 ? 1 : 5;
+  for (let l = 0; l < store.model.L; l++) {
+    const chosen = l === state.layer;
+    const near = Math.abs(l - state.layer) < every && !chosen && every > 1;
+    if ((l % every && !chosen) || near) continue;
+    const options = { align: "right", size: row >= 16 ? 12 : 10.5, weight: chosen ? 700 : 400 };
+    const y = cache.y + l * row + row / 2 + options.size * 0.35;
+    p.text(words.plain("layer_n", { layer: l }), LABELS - 10, y, { ...options, colour: chosen ? p.theme.fg : p.theme.mut });
+  }
+}
+
+// The name of the picture and which half is which, over the first layer.
+function drawCacheTitle(p, scene) {
+  const { opened, layer } = scene.state;
+  const title = opened === "layer" ? words.plain("layer_opened_title", { layer }) : words.plain("cache_title");
+  p.text(title, 0, CACHE_TOP - 5, { colour: p.theme.mut, most: LABELS - 32 });
+  p.text("V", LABELS - 10, CACHE_TOP - 5, { colour: p.theme.vt, weight: 700, align: "right" });
+  p.text("K", LABELS - 21, CACHE_TOP - 5, { colour: p.theme.kt, weight: 700, align: "right" });
+}
+
+function drawAttentionName(p, scene, y) {
+  const { state, T } = scene;
+  p.text(words.plain("attention_of"), 0, y + 11, { colour: p.theme.mut, most: LABELS - 4 });
+  p.faded(emphasis(state.substep, "q", "attention"), () =>
+    p.text(words.plain("query_at", { position: T - 1 }), 0, y + 28, { colour: p.theme.qt, weight: 650 }),
+  );
+  const where = words.plain("layer_head", { layer: state.layer, head: state.head });
+  p.text(where, 0, y + 45, { colour: p.theme.mut, most: LABELS - 2 });
+}
+
+// Decode: how the one query spread its attention, a bar a key; before softmax, its scores.
+function drawAttention(p, scene) {
+  const { regions, store, state, s, T } = scene;
+  const { columns, attention } = regions;
+  const floor = attention.y + attention.h;
+  drawAttentionName(p, scene, floor - 46);
+  p.line(LABELS, floor + 0.5, columns.x(T), floor + 0.5, p.theme.line);
+  const weights = store.weights(state.layer, state.head, s);
+  if (!weights) {
+    p.text(words.plain("fetching"), LABELS + 4, floor - 8, { colour: p.theme.mut });
+    return;
+  }
+  const before = state.substep === 3 || state.substep === 4;
+  const scores = before ? scoresOf(scene) : null;
+  p.faded(emphasis(state.substep, "attention"), () => {
+    if (scores) drawScoreBars(p, scene, scores);
+    else drawWeightBars(p, scene, weights);
+  });
+}
+
+function drawWeightBars(p, scene, weights) {
+  const { regions, T } = scene;
+  const { columns, attention } = regions;
+  const floor = attention.y + attention.h;
+  const bar = (x, width, weight, label) => {
+    const h = Math.max(1, weight * (attention.h - 12));
+    p.round(x, floor - h, width, h, 2, { fill: p.theme.q });
+    if (label) p.text(hundredths(weight), x + width / 2, floor + 12, { size: 10, align: "center", colour: p.theme.mut });
+  };
+  const inset = columns.width >= 28 ? 6 : columns.width >= 20 ? 4 : 2;
+  const shown = new Set(strongest(T, weights, columns.width >= 24 ? T : 4));
+  for (let t = columns.first; t < T; t++)
+    bar(columns.x(t) + inset, columns.width - 2 * inset - 1, weights(t), shown.has(t));
+  if (columns.fold) {
+    let sum = 0;
+    for (let t = 0; t < columns.first; t++) sum += weights(t);
+    bar(LABELS + 6, columns.fold - 16, sum, true);
+  }
+}
+
+// Positions of the n largest weights, kept two columns apart so that their numbers don't touch.
+function strongest(T, weights, n) {
+  const order = [...Array(T).keys()];
+  if (n >= T) return order;
+  order.sort((a, b) => weights(b) - weights(a));
+  const chosen = [];
+  for (const t of order) {
+    if (chosen.length === n) break;
+    if (chosen.every((c) => Math.abs(c - t) > 1)) chosen.push(t);
+  }
+  return chosen;
+}
+
+function drawScoreBars(p, scene, scores) {
+  const { regions, T } = scene;
+  const { columns, attention } = regions;
+  const floor = attention.y + attention.h;
+  const seen = scores.slice(columns.first, T);
+  const low = Math.min(...seen);
+  const span = Math.max(...seen) - low || 1;
+  const inset = columns.width >= 28 ? 6 : columns.width >= 20 ? 4 : 2;
+  for (let t = columns.first; t < T; t++) {
+    const h = 3 + ((scores[t] - low) / span) * (attention.h - 16);
+    const x = columns.x(t) + inset;
+    p.round(x + 0.5, floor - h, columns.width - 2 * inset - 2, h, 2, { stroke: p.theme.q, width: 1.4 });
+    if (columns.width >= 28) p.text(minus(scores[t].toFixed(1)), columns.x(t) + columns.width / 2 - 1, floor + 12, { size: 10, align: "center", colour: p.theme.mut });
+  }
+}
+
+// Q·K/√D of the current query against every key, from the head's own rows; null until they are here.
+function scoresOf(scene) {
+  const { store, state, T } = scene;
+  const slab = store.slab(state.layer, state.head, T);
+  return slab ? scoresOfRow(slab, T - 1, T, store.model.D) : null;
+}
+
+function scoresOfRow(slab, i, T, D) {
+  const scores = [];
+  for (let t = 0; t < T; t++) {
+    let sum = 0;
+    for (let d = 0; d < D; d++) sum += slab.q.at(i, d) * slab.k.at(t, d);
+    scores.push(sum / Math.sqrt(D));
+  }
+  return scores;
+}
+
+// Which token rows the model computes in this pass: with the cache, and without.
+function drawLanes(p, scene) {
+  const { regions, state, s, T, newFrom } = scene;
+  const { columns, lanes } = regions;
+  const w = columns.width - Math.max(2, columns.width / 9);
+  p.faded(emphasis(state.substep, "lanes"), () => {
+    ["with_cache", "no_cache"].forEach((name, i) => {
+      const y = lanes.y + i * (LANE + 4);
+      const from = i === 0 ? newFrom : 0;
+      p.text(words.plain(name), LABELS - 34, y + 11.5, { align: "right", most: LABELS - 34 });
+      p.text(integer(T - from), LABELS - 10, y + 11.5, { align: "right", weight: 700, colour: i && s ? p.theme.wt : p.theme.fg });
+      for (let t = columns.first; t < T; t++) {
+        const computed = t >= from;
+        const fresh = t >= newFrom;
+        const fill = !computed ? null : fresh ? p.theme.fg : p.theme.wasted;
+        const stroke = !computed ? p.theme.line : fresh ? p.theme.fg : p.theme.w;
+        p.round(columns.x(t) + 1, y + 0.5, w, LANE - 1, 2, { fill, stroke });
+      }
+      if (columns.fold) {
+        const fresh = i === 0 && from < columns.first;
+        const style = i === 0 && !fresh ? { stroke: p.theme.line } : { fill: s ? p.theme.wasted : p.theme.fg, stroke: s ? p.theme.w : p.theme.fg };
+        p.round(LABELS + 1, y + 0.5, columns.fold - 6, LANE - 1, 2, style);
+      }
+    });
+  });
+}

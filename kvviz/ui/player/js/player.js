@@ -1,0 +1,328 @@
+// The player: where it stands, what Python says to it, what keys and buttons do to it.
+
+const STILL = matchMedia("(prefers-reduced-motion: reduce)");
+const OPENING = 160; // milliseconds
+
+class Player extends Screen {
+  constructor(parent) {
+    super();
+    this.root = make("div", "kvp", parent);
+    this.root.dataset.testid = "kv-player";
+    this.state = { step: 0, layer: 0, head: 0, opened: "all", substep: null, grown: null };
+    this.store = null;
+    this.playing = false;
+    this.speed = 1;
+    this.build();
+    this.talk = new Talk(this);
+    this.keys = new Keys(this);
+    this.sizes = new ResizeObserver(() => this.render());
+    this.sizes.observe(this.root);
+    document.fonts.ready.then(() => this.render());
+  }
+
+  // ---- what Python says -------------------------------------------------------------------------
+
+  receive(component) {
+    this.talk.send = component;
+    if (!(component.data instanceof Uint8Array)) return;
+    const message = decode(component.data);
+    const { header } = message;
+    const { caller } = header;
+    if (caller.words) words.take(caller.language, caller.words);
+    const before = this.store;
+    this.store = storeOf(header);
+    const known = this.store.passes.length;
+    const whole = this.store.merge(message);
+    this.mode = caller.mode;
+    this.presenter = caller.presenter;
+    this.canExtend = caller.canExtend;
+    this.busy = caller.busy;
+    this.limit = header.total + caller.room;
+    this.key = caller.key;
+    if (before !== this.store) this.talk.forget();
+    this.settle(before, header, caller, known);
+    this.painter.theme = applyTheme(this.root);
+    this.buildPipe();
+    this.talk.heard(caller.answered, this.store.passes.length > known || header.arrays.length > 0);
+    this.render();
+    const worded = words.language === caller.language;
+    if (!whole || !worded || header.more || header.from > this.store.passes.length) this.talk.want();
+    else this.askIfLacking();
+    if (this.playing) this.schedule();
+  }
+
+  // Where to stand now: where the caller puts it, where this mount stood, or after a pass asked for.
+  settle(before, header, caller, known) {
+    const [step, layer, head, opened, substep] = caller.view;
+    const kept = places.get(caller.key);
+    const asked = this.talk.target > known && this.store.passes.length > known;
+    if (before !== this.store || this.move !== caller.move) {
+      const same = before === null && kept && kept.move === caller.move && kept.run === header.run;
+      this.state = same ? { ...kept.state } : { step, layer, head, opened, substep, grown: null };
+      this.wanted = same ? null : step;
+      if (this.mode === "prefill") this.state = { ...this.state, step: 0, substep: this.state.substep ?? 0 };
+    } else if (asked) {
+      this.state = { ...this.state, step: this.store.passes.length - 1, substep: null, grown: null };
+    }
+    if (this.wanted !== null && this.wanted < this.store.passes.length) {
+      this.state.step = this.wanted; // a place beyond the passes that had come so far
+      this.wanted = null;
+    }
+    this.move = caller.move;
+    this.clampState();
+  }
+
+  clampState() {
+    const { state, store } = this;
+    const { L, H } = store.model;
+    state.step = clamp(state.step, 0, Math.max(0, store.passes.length - 1));
+    state.layer = clamp(state.layer, 0, L - 1);
+    state.head = clamp(state.head, 0, H - 1);
+    if (!LEVELS.includes(state.opened)) state.opened = "all";
+    if (state.substep !== null) state.substep = clamp(state.substep, 0, this.lastPart());
+  }
+
+  lastPart() {
+    return this.mode === "prefill" ? PARTS.length - 1 : PARTS.length - 2;
+  }
+
+  room() {
+    return this.store ? Math.max(0, this.limit - this.store.passes.length) : 0;
+  }
+
+  // ---- what the learner does --------------------------------------------------------------------
+
+  go(change) {
+    if (!this.store) return;
+    const before = { ...this.state };
+    this.state = { ...this.state, ...change };
+    this.clampState();
+    this.grow(before);
+    if (this.state.opened !== before.opened) this.startMotion(before.opened);
+    this.wanted = null;
+    places.set(this.key, { move: this.move, run: this.store.key, state: this.state });
+    this.render();
+    this.talk.moved();
+    this.askIfLacking();
+  }
+
+  // One step to the right or left. To the right while playing only stops.
+  walk(by) {
+    if (!this.store) return;
+    if (this.playing) {
+      this.pause();
+      if (by > 0) return;
+    }
+    if (this.mode === "prefill") return this.walkParts(by);
+    const last = this.store.passes.length - 1;
+    if (by > 0 && this.state.step >= last && this.canExtend) this.note("hint_next");
+    this.go({ step: this.state.step + by, substep: null });
+  }
+
+  // One part of the pass on or back; beyond the last part comes the next pass.
+  walkParts(by) {
+    const { substep, step } = this.state;
+    const prefill = this.mode === "prefill";
+    const at = substep === null ? (by > 0 ? 0 : this.lastPart()) : substep + by;
+    if (at >= 0 && at <= this.lastPart()) return this.go({ substep: at });
+    if (prefill) return undefined;
+    const next = step + by;
+    if (next < 0 || next >= this.store.passes.length) return this.go({ substep: null });
+    return this.go({ step: next, substep: by > 0 ? 0 : this.lastPart() });
+  }
+
+  slide(to) {
+    this.pause();
+    this.go(this.mode === "prefill" ? { substep: to } : { step: to, substep: null });
+  }
+
+  toEnd(side) {
+    this.pause();
+    if (this.mode === "prefill") this.go({ substep: side < 0 ? 0 : this.lastPart() });
+    else this.go({ step: side < 0 ? 0 : this.store.passes.length - 1, substep: null });
+  }
+
+  open() {
+    const level = LEVELS.indexOf(this.state.opened);
+    if (this.store && this.store.passes.length && level < 2) this.go({ opened: LEVELS[level + 1] });
+  }
+
+  canGoBack() {
+    return this.helpOpen || this.state.opened !== "all" || (this.state.substep !== null && this.mode !== "prefill");
+  }
+
+  back() {
+    if (this.helpOpen) return this.toggleHelp(false);
+    const level = LEVELS.indexOf(this.state.opened);
+    return this.go(level > 0 ? { opened: LEVELS[level - 1] } : { substep: null });
+  }
+
+  extend() {
+    if (!this.store || this.mode === "prefill" || !this.canExtend) return;
+    if (this.room() <= this.talk.pending) return this.note("hint_full");
+    this.pause();
+    this.talk.extend();
+    this.render();
+  }
+
+  toggleHelp(open = !this.helpOpen) {
+    this.helpOpen = open;
+    this.help.open = open;
+  }
+
+  // ---- playing ----------------------------------------------------------------------------------
+
+  setSpeed(index) {
+    this.speed = index;
+    if (this.playing) this.schedule();
+  }
+
+  togglePlay() {
+    if (!this.store || !this.store.passes.length) return;
+    if (this.playing) return this.pause();
+    this.playing = true;
+    if (this.atEnd() && !(this.canExtend && this.room() > 0)) {
+      this.go(this.mode === "prefill" ? { substep: 0 } : { step: 0, substep: null });
+    }
+    this.render();
+    this.schedule();
+  }
+
+  pause() {
+    if (!this.playing) return;
+    this.playing = false;
+    clearTimeout(this.timer);
+    this.render();
+  }
+
+  atEnd() {
+    if (this.mode === "prefill") return this.state.substep >= this.lastPart();
+    return this.state.step >= this.store.passes.length - 1 && (!SPEEDS[this.speed].parts || this.state.substep === this.lastPart());
+  }
+
+  schedule() {
+    clearTimeout(this.timer);
+    const speed = SPEEDS[this.mode === "prefill" ? 0 : this.speed];
+    this.timer = setTimeout(() => this.tick(), this.mode === "prefill" ? 1800 : speed.ms);
+  }
+
+  tick() {
+    if (!this.playing) return;
+    if (this.atEnd()) {
+      if (this.mode !== "prefill" && this.canExtend && this.room() > this.talk.pending) {
+        this.talk.extend(); // goes on when the pass arrives
+        return;
+      }
+      this.pause();
+      return;
+    }
+    if (this.mode === "prefill" || SPEEDS[this.speed].parts) this.walkParts(1);
+    else this.go({ step: this.state.step + 1, substep: null });
+    this.schedule();
+  }
+
+  // ---- motion -----------------------------------------------------------------------------------
+
+  // The square appears row by row when its scores are lit, for those who like motion.
+  grow(before) {
+    cancelAnimationFrame(this.growing);
+    this.state.grown = null;
+    const entered = this.state.substep === 3 && before.substep !== 3 && this.state.step === 0;
+    if (!entered || STILL.matches) return;
+    const rows = this.store.P;
+    const start = performance.now();
+    const tick = (now) => {
+      const grown = Math.ceil(((now - start) / 700) * rows);
+      this.state.grown = grown >= rows ? null : Math.max(1, grown);
+      this.render();
+      if (this.state.grown !== null) this.growing = requestAnimationFrame(tick);
+    };
+    this.state.grown = 1;
+    this.growing = requestAnimationFrame(tick);
+  }
+
+  startMotion(from) {
+    cancelAnimationFrame(this.moving);
+    this.motion = null;
+    if (STILL.matches) return;
+    const start = performance.now();
+    this.motion = { from, t: 0 };
+    const tick = (now) => {
+      const t = (now - start) / OPENING;
+      this.motion = t >= 1 ? null : { from, t: 1 - (1 - Math.max(0, t)) ** 2 };
+      this.render();
+      if (this.motion) this.moving = requestAnimationFrame(tick);
+    };
+    this.moving = requestAnimationFrame(tick);
+  }
+
+  // A short hint beside the controls that leaves by itself.
+  note(name) {
+    this.hint = words.plain(name);
+    clearTimeout(this.hintTimer);
+    this.hintTimer = setTimeout(() => {
+      this.hint = "";
+      this.renderStatus();
+    }, 4000);
+    this.renderStatus();
+  }
+
+  // Ask Python for what is on screen and not here.
+  askIfLacking() {
+    const { store, state } = this;
+    if (!store.passes.length) return;
+    const { step, layer, head } = state;
+    const T = store.passes[step].T;
+    const slab = state.opened === "head" || state.substep !== null || this.mode === "prefill";
+    const norms = store.headnorms.get(layer);
+    const lacking =
+      !store.hasAttention(layer, head, step) ||
+      (slab && !store.slab(layer, head, T)) ||
+      (state.opened === "layer" && (!norms || norms.count < T));
+    if (lacking) this.talk.want();
+  }
+
+  // ---- pointer ----------------------------------------------------------------------------------
+
+  listenToPointer() {
+    const at = (event) => {
+      const box = this.stage.getBoundingClientRect();
+      const unit = this.last ? this.last.unit : 1;
+      return [(event.clientX - box.left) / unit, (event.clientY - box.top) / unit];
+    };
+    this.stage.addEventListener("pointermove", (event) => {
+      if (!this.last) return;
+      const box = this.root.getBoundingClientRect();
+      this.tip.show(describe(this.last, ...at(event)), event.clientX - box.left, event.clientY - box.top);
+    });
+    this.stage.addEventListener("pointerleave", () => this.tip.hide());
+    this.canvas.addEventListener("click", (event) => this.clicked(...at(event)));
+  }
+
+  // A click chooses a layer or a head; on the chosen one it opens it.
+  clicked(x, y) {
+    const { last, state } = this;
+    if (!last || !last.pass || state.opened === "head") return;
+    const { regions, store } = last;
+    if (y < regions.cache.y || y >= regions.cache.y + regions.cache.h) return;
+    if (state.opened === "layer") {
+      const { head } = headAt(last, y);
+      this.go(head === state.head ? { opened: "head" } : { head });
+      return;
+    }
+    const layer = Math.floor((y - regions.cache.y) / regions.row);
+    if (layer < store.model.L) this.go(layer === state.layer ? { opened: "layer" } : { layer });
+  }
+
+  destroy() {
+    this.playing = false;
+    clearTimeout(this.timer);
+    clearTimeout(this.hintTimer);
+    cancelAnimationFrame(this.moving);
+    cancelAnimationFrame(this.growing);
+    this.talk.forget();
+    this.keys.remove();
+    this.sizes.disconnect();
+    this.root.remove();
+  }
+}

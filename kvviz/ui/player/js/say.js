@@ -1,0 +1,74 @@
+// The sentence over the picture: this pass, or the part of it that is lit, in this run's words and numbers.
+
+function sayPass(element, scene) {
+  const [name, values] = sentence(scene);
+  const text = words.plain(name, values);
+  if (element.dataset.text === text) return;
+  element.dataset.text = text;
+  words.fill(element, name, values);
+}
+
+// [section, values] for the scene.
+function sentence(scene) {
+  const { store, pass, state, s, T } = scene;
+  const { L, H, Hkv, D, width, vocab } = store.model;
+  if (!pass) return ["say_none", { tokens: integer(store.P) }];
+  const decode = s > 0;
+  const token = short(store.labels[T - 1]);
+  const values = {
+    token, T: integer(T), old: integer(T - 1), P: integer(store.P), layers: L, heads: H, kv_heads: Hkv, D, width: integer(width),
+    vocab: integer(vocab), position: T - 1, last: store.P - 1, layer: state.layer, head: state.head, rows: integer(pass.rows),
+    id: integer(store.ids[T - 1]), bytes: integer(pass.bytes), unused: integer(store.P - 1),
+  };
+  const kind = decode ? "decode" : store.P === 1 ? "one" : "prefill";
+  if (state.substep === null) {
+    if (state.opened === "layer") return [Hkv === H ? "say_layer" : "say_layer_shared", { ...values, group: H / Hkv }];
+    if (state.opened === "head") return [decode ? "say_head" : "say_head_prefill", values];
+    return [`say_${kind}`, values];
+  }
+  const part = PARTS[state.substep].name;
+  const plural = kind === "one" ? "prefill" : kind;
+  if (part === "embed") {
+    const how = store.model.positions === "rotary" ? "rotary" : "learned";
+    return [`say_embed_${how}_${plural}`, values];
+  }
+  if (part === "qkv") return [`say_qkv_${Hkv === H ? "same" : "shared"}_${plural}`, values];
+  if (part === "append") return [`say_append_${plural}`, values];
+  if (part === "scores" || part === "softmax") return sayStrongest(scene, part, values);
+  if (part === "mask") return [`say_mask_${plural}`, { ...values, hidden: integer((store.P * (store.P - 1)) / 2), all: integer(store.P ** 2) }];
+  if (part === "values") return ["say_values", values];
+  if (part === "logits") return ["say_logits", { ...values, best: short(pass.top[0][0]), probability: percent(pass.top[0][1]) }];
+  if (part === "choose") return sayChoice(scene, values);
+  return ["say_kept", { ...values, predictions: integer(store.P - 1), square: `${integer(store.P)} × ${integer(store.P)}` }];
+}
+
+function sayStrongest(scene, part, values) {
+  const { store, state, s, T } = scene;
+  const scores = part === "scores" ? scoresOf(scene) : null;
+  const weights = store.weights(state.layer, state.head, s);
+  const f = part === "scores" ? scores && ((t) => scores[t]) : weights;
+  if (!f) return ["fetching", {}];
+  const key = largest(T, f);
+  const value = part === "scores" ? digits3(f(key)) : percent(f(key));
+  const kind = s > 0 ? "decode" : "prefill";
+  return [`say_${part}_${kind}`, { ...values, key, key_token: short(store.labels[key]), value }];
+}
+
+function sayChoice(scene, values) {
+  const { store, pass, T } = scene;
+  const more = { ...values, chosen: short(pass.token), next: T, probability: percent(pass.p), temperature: store.sampling.temperature };
+  if (pass.end) return ["say_choose_end", more];
+  return [store.sampling.greedy ? "say_choose_greedy" : "say_choose_sampled", more];
+}
+
+// What the canvas shows, for those who can't see it.
+function describePicture(scene) {
+  const { store, pass, state, s, T } = scene;
+  if (!pass) return words.plain("say_none", { tokens: integer(store.P) });
+  const values = { layers: store.model.L, T: integer(T), layer: state.layer, head: state.head, fresh: integer(T - scene.newFrom) };
+  if (state.opened === "head") return words.plain("alt_head", { ...values, D: store.model.D });
+  const weights = store.weights(state.layer, state.head, s);
+  if (!weights) return words.plain("alt_cache", values);
+  const key = largest(T, weights);
+  return words.plain("alt_grid", { ...values, query: T - 1, key, token: short(store.labels[key]), weight: percent(weights(key)) });
+}

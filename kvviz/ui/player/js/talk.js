@@ -1,0 +1,98 @@
+// Talking with Python: where the learner stands (debounced), what is lacking, how many passes to reach.
+
+const REPORT_AFTER = 150; // milliseconds of rest
+const ASK_AGAIN = 4000; // milliseconds without an answer
+const TRIES = 3; // for one lacking thing, until the learner moves again
+
+class Talk {
+  constructor(player) {
+    this.player = player;
+    this.send = null; // Streamlit's functions of the latest call
+    this.reported = "";
+    this.tries = 0;
+    this.target = 0; // passes asked for
+    this.asked = 0; // passes of the request under way
+  }
+
+  place() {
+    const { step, layer, head, opened, substep } = this.player.state;
+    return [step, layer, head, opened, substep];
+  }
+
+  message(more) {
+    const { store } = this.player;
+    const place = this.place();
+    this.reported = JSON.stringify([store.key, place]);
+    clearTimeout(this.reportTimer);
+    return { run: store.key, view: place, ...more };
+  }
+
+  // The learner moved: tell Streamlit once they rest.
+  moved() {
+    this.tries = 0;
+    clearTimeout(this.reportTimer);
+    this.reportTimer = setTimeout(() => this.report(), REPORT_AFTER);
+  }
+
+  report() {
+    const { store } = this.player;
+    if (!store || !this.send || this.asked > store.passes.length) return; // the answer's message follows
+    if (this.reported === JSON.stringify([store.key, this.place()])) return;
+    this.send.setStateValue("view", this.message({}));
+  }
+
+  // Ask for what is lacking, at most once until the answer comes.
+  want() {
+    if (this.waiting || this.tries >= TRIES || !this.send) return;
+    this.tries++;
+    this.waiting = setTimeout(() => (this.waiting = null), ASK_AGAIN);
+    const { store } = this.player;
+    this.send.setTriggerValue("want", this.message({ have: store.have(words.language) }));
+  }
+
+  // One more pass. Presses add up: the target is absolute, so each counts once however messages travel.
+  extend() {
+    const { store } = this.player;
+    const known = store.passes.length;
+    this.target = Math.min(Math.max(this.target, known) + 1, known + this.player.room());
+    this.ask();
+  }
+
+  ask() {
+    const { store } = this.player;
+    if (this.target <= store.passes.length || this.asking || !this.send) return;
+    this.asked = this.target;
+    this.asking = setTimeout(() => {
+      this.asking = null;
+      this.ask();
+    }, ASK_AGAIN);
+    this.send.setTriggerValue("extend", this.message({ to: this.target, have: store.have(words.language) }));
+  }
+
+  // A message came. `progress`: it brought something; `answered`: the highest target Python has handled.
+  heard(answered, progress) {
+    const known = this.player.store.passes.length;
+    clearTimeout(this.waiting);
+    this.waiting = null;
+    if (progress) this.tries = 0;
+    if (known >= this.asked || answered >= this.asked) {
+      clearTimeout(this.asking);
+      this.asking = null;
+      if (known < this.asked) this.target = known; // Python could not: the reason is the page's to tell
+      this.asked = 0;
+    }
+    this.ask();
+  }
+
+  get pending() {
+    return Math.max(0, this.target - (this.player.store ? this.player.store.passes.length : 0));
+  }
+
+  forget() {
+    this.target = this.asked = this.tries = 0;
+    for (const timer of ["asking", "waiting", "reportTimer"]) {
+      clearTimeout(this[timer]);
+      this[timer] = null;
+    }
+  }
+}
