@@ -135,6 +135,8 @@ def _heard(key: str, event: str) -> None:
     if not isinstance(said, dict) or mount.run is None or said.get("run") != mount.run.key:
         return  # about a run that has gone since
     place = _view(said.get("view"))
+    if said.get("move") != mount.move:
+        place = None  # said before the browser had heard where to go
     if place is not None:
         mount.reported = _clamped(place, mount.run)
     if "have" in said:
@@ -144,7 +146,7 @@ def _heard(key: str, event: str) -> None:
         mount.answered = max(mount.answered, target)
         if target > len(mount.run.steps):
             mount.on_extend(target)
-    if event == "view" and mount.reported is not None and mount.on_move is not None:
+    if event == "view" and place is not None and mount.reported is not None and mount.on_move is not None:
         mount.on_move(mount.reported)
 
 

@@ -24,7 +24,7 @@ class Talk {
     const place = this.place();
     this.reported = JSON.stringify([store.key, place]);
     clearTimeout(this.reportTimer);
-    return { run: store.key, view: place, ...more };
+    return { run: store.key, move: this.player.move, view: place, ...more };
   }
 
   // The learner moved: tell Streamlit once they rest.
