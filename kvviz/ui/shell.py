@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 
 import streamlit as st
@@ -140,13 +141,19 @@ def provenance(run: Run) -> str:
     return t(
         "shell",
         section,
-        model=lessons.literal(run.model.name),
-        file=lessons.literal(links.shorten(run.source)),
-        device=lessons.literal(links.shorten(m.device_name)),
+        model=plain(run.model.name),
+        file=plain(run.source),
+        device=plain(m.device_name),
         threads=f"{m.threads:,}",
-        torch=lessons.literal(m.torch),
-        transformers=lessons.literal(m.transformers),
-        date=lessons.literal(run.created[:10] or "?"),
+        torch=plain(m.torch),
+        transformers=plain(m.transformers),
+        date=plain(run.created[:10] or "?"),
         repeats=f"{run.repeats:,}",
-        dtype=lessons.literal(run.model.dtype),
+        dtype=plain(run.model.dtype),
     )
+
+
+def plain(text: str) -> str:
+    """A name from a file or a machine within Markdown: as it is if it can mean nothing there, else as code."""
+    short = links.shorten(text)
+    return short if re.fullmatch(r"[A-Za-z0-9 .+()@/,-]+", short) else lessons.literal(short)

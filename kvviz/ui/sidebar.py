@@ -190,10 +190,9 @@ def _stop() -> None:
 
 
 def _new_and_sampling() -> None:
-    new, compare = st.columns([1, 1], vertical_alignment="bottom")
     least, greatest = links.WHOLE["new"]
-    new.number_input(s("new"), least, greatest, state.NEW_TOKENS, key="new", bind="query-params", help=s("new_help"))
-    compare.toggle(s("compare"), True, key="compare", bind="query-params", help=s("compare_help"))
+    st.number_input(s("new"), least, greatest, state.NEW_TOKENS, key="new", bind="query-params")
+    st.toggle(s("compare"), True, key="compare", bind="query-params", help=s("compare_help"))
     temperature = float(state.value("temperature"))
     label = s("sampling_greedy") if temperature == 0 else s("sampling_on", temperature=f"{temperature:g}")
     with st.popover(label, width="stretch"):
@@ -211,12 +210,12 @@ def _new_and_sampling() -> None:
 
 def _reader() -> None:
     """What suits the reader, not the run."""
-    left, right = st.columns([3, 2], vertical_alignment="bottom")
+    left, right = st.columns([3, 2], vertical_alignment="center")
     left.segmented_control(
         s("language"),
         list(links.LANGUAGE_NAMES.values()),
         key="lang",
         bind="query-params",
-        help=s("language_help"),
+        label_visibility="collapsed",
     )
-    right.toggle(s("presenter"), False, key="presenter", bind="query-params", help=s("presenter_help"))
+    right.toggle(s("presenter"), False, key="presenter", bind="query-params")
