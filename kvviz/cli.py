@@ -31,14 +31,17 @@ def parser() -> argparse.ArgumentParser:
     record.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
     record.set_defaults(run=_record)
     bench = commands.add_parser("bench", help="measure this machine", add_help=False)
-    bench.add_argument("rest", nargs=argparse.REMAINDER)
     bench.set_defaults(run=_bench)
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0, or 2 with one sentence on standard error when kvviz declines."""
-    chosen = parser().parse_args(arguments)
+    top = parser()
+    chosen, rest = top.parse_known_args(arguments)
+    if rest and chosen.command != "bench":
+        top.error(f"unrecognized arguments: {' '.join(rest)}")
+    chosen.rest = rest  # bench's own options: they are read once torch is there
     try:
         return int(chosen.run(chosen) or 0)
     except Refusal as refusal:

@@ -2,9 +2,19 @@
 
 import streamlit as st
 
+from kvviz.records import Run
 from kvviz.ui import page, shell, stage, state
 from kvviz.ui.language import t
+from kvviz.ui.player import View
 from kvviz.ui.race_lanes import panel
+
+
+def below(run: Run, view: View) -> None:
+    st.subheader(t("race", "code_title"), anchor=False)
+    st.markdown(t("race", "code_note"))
+    st.code(panel.lane_source(), language="python")
+    page.questions("race", run, view)
+
 
 panel.read_link()
 shell.heading("race")
@@ -14,12 +24,7 @@ panel.lanes(run, wish)
 panel.tries(run)
 panel.waits()
 panel.results()
-
 st.subheader(t("race", "player_title"), anchor=False)
 stage.stage("race", "run")
-
-st.subheader(t("race", "code_title"), anchor=False)
-st.markdown(t("race", "code_note"))
-st.code(panel.lane_source(), language="python")
-page.questions("race", run, state.view(run))
+st.fragment(page.follow, key="below")("race", below)
 page.onward("race")

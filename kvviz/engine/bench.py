@@ -1,0 +1,257 @@
+"""Measures this machine: what capture costs, a whole run against transformers' own, a new token, and the race.
+
+Everything to be compared is interleaved round by round in alternating order; load and warm-up are left out, and
+figures are medians with quartiles. Runs without Streamlit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import importlib
+import importlib.util
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from kvviz.engine.race import race
+from kvviz.engine.session import Session
+from kvviz.engine.timing import timed
+from kvviz.models.loading import LoadedModel, load, random_gpt2_small
+from kvviz.records import Run
+from kvviz.records.race import Spread
+
+PROMPT = "Once upon a time there was an old man who lived in a little house by the wood with his wife and a cat. "
+CAPTURE_LIMIT, RUN_LIMIT = 1.2, 1.05
+ROUNDS = 7
+STEPS = 8  # decode steps a round
+FIGURE_STEPS = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", metavar="F", help="also write everything to F")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, and no long race at GPT-2 small's size")
+    parser.add_argument("--only", choices=("capture", "run", "token", "race", "figures"), action="append")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Prints a table; exit status 0 also when a target is missed: a busy machine is not a fault."""
+    wanted = set(chosen.only or ("capture", "run", "token", "race", "figures"))
+    rounds = 5 if chosen.quick else ROUNDS
+    story, small = load("story-gpt2"), random_gpt2_small()
+    found: dict[str, object] = {"machine": asdict(story.machine), "rounds": rounds}
+    m = story.machine
+    print(f"{m.device_name} ({m.device}), {m.threads} threads, {m.system}")
+    print(f"Python {m.python}, torch {m.torch}, transformers {m.transformers}; GPT-2 small's size: random weights\n")
+    for name, job in (
+        ("capture", lambda: [capture(model, rounds) for model in (small, story)]),
+        ("run", lambda: [whole_run(small, rounds)]),
+        ("token", lambda: [new_token(model, rounds) for model in (story, small)]),
+        ("race", lambda: races(story, small, quick=chosen.quick)),
+        ("figures", lambda: figures(story)),
+    ):
+        if name in wanted:
+            found[name] = job()
+            print()
+    if chosen.json:
+        Path(chosen.json).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+def interleaved(rounds: int, tasks: dict[str, Callable[[], float]]) -> dict[str, np.ndarray]:
+    """(rounds,) milliseconds of each task, as it returns them; the order turns with every round."""
+    names = list(tasks)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for r in range(rounds):
+        for name in names if r % 2 == 0 else reversed(names):
+            times[name].append(tasks[name]())
+    return {name: np.array(ms) for name, ms in times.items()}
+
+
+def _text(model: LoadedModel, tokens: int) -> str:
+    """A prompt of exactly so many tokens."""
+    text = " the" * tokens
+    if (found := len(model.encode(text))) != tokens:
+        raise RuntimeError(f"the text of {tokens} tokens reads as {found}")
+    return text
+
+
+def _ms(spread: Spread) -> str:
+    return f"{spread.median:8.2f} ms ({spread.low:.2f} - {spread.high:.2f})"
+
+
+def _show(label: str, value: str) -> None:
+    print(f"  {label:<46} {value}", flush=True)
+
+
+def _target(ratio: Spread, limit: float) -> str:
+    verdict = "met" if ratio.median <= limit else "MISSED"
+    return f"{ratio.median:8.3f} x  ({ratio.low:.3f} - {ratio.high:.3f})   target <= {limit}: {verdict}"
+
+
+def _clocked(model: LoadedModel, work: Callable[[], object]) -> float:
+    with timed(model.device) as watch:
+        work()
+    return watch.ms
+
+
+def capture(model: LoadedModel, rounds: int) -> dict:
+    """A decode step recorded with its tensors against the same step without them, from 64 to about 128 tokens."""
+    print(f"A decode step with capture, {model.facts.name}")
+    sessions = {on: Session(model, _text(model, 64), compare=False, capture=on) for on in (True, False)}
+    for session in sessions.values():
+        session.prefill()
+        session.advance(4)
+
+    def steps(on: bool) -> float:
+        times = [_clocked(model, sessions[on].decode_one_token) for _ in range(STEPS)]
+        return float(np.median(times))
+
+    times = interleaved(rounds, {"with": lambda: steps(True), "without": lambda: steps(False)})
+    ratio = Spread.of(times["with"] / times["without"])
+    _show("without capture", _ms(Spread.of(times["without"])))
+    _show("with capture", _ms(Spread.of(times["with"])))
+    _show("with / without", _target(ratio, CAPTURE_LIMIT))
+    return _report(model, times, ratio, CAPTURE_LIMIT)
+
+
+def whole_run(model: LoadedModel, rounds: int, P: int = 64, N: int = 64) -> dict:
+    """P + N tokens recorded with all weights against `generate(output_attentions=True)` on an eager copy."""
+    print(f"A whole captured run, {P} + {N} tokens, {model.facts.name}")
+    text = _text(model, P)
+    eager = copy.deepcopy(model.module)
+    eager.set_attn_implementation("eager")
+    ids = torch.tensor([model.encode(text)], device=model.device)
+    options = {"do_sample": False, "max_new_tokens": N, "min_new_tokens": N, "pad_token_id": 0}
+
+    def generate() -> None:
+        with torch.inference_mode():
+            out = eager.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                output_attentions=True,
+                return_dict_in_generate=True,
+                **options,
+            )
+        assert len(out.attentions) == N and out.attentions[0][0].shape[-1] == P
+
+    def record() -> None:
+        recorded = Session(model, text, compare=False).advance(N)
+        assert len(recorded.steps) == N and recorded.steps[0].attention.shape[-1] == P
+
+    generate(), record()  # warm-up
+    tasks = {"kvviz": record, "generate": generate}
+    times = interleaved(rounds, {name: lambda work=work: _clocked(model, work) for name, work in tasks.items()})
+    ratio = Spread.of(times["kvviz"] / times["generate"])
+    _show("generate(output_attentions=True)", _ms(Spread.of(times["generate"])))
+    _show("kvviz, recorded", _ms(Spread.of(times["kvviz"])))
+    _show("kvviz / generate", _target(ratio, RUN_LIMIT))
+    return _report(model, times, ratio, RUN_LIMIT)
+
+
+def _message_module():
+    """The player's message builder, from its file: it needs no Streamlit, its package does."""
+    path = Path(__file__).resolve().parent.parent / "ui" / "player" / "message.py"
+    spec = importlib.util.spec_from_file_location("kvviz_player_message", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # its dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def new_token(model: LoadedModel, rounds: int) -> dict:
+    """N on the keyboard, as far as Python goes: one more token, compare off, and the message that tells the player."""
+    print(f"A new token and its message, {model.facts.name}")
+    message = _message_module()
+    session = Session(model, _text(model, 64), compare=False)
+    session.prefill()
+    have, focus = message.Have(), message.Focus()
+    header = {"key": "bench", "language": "en", "mode": "run", "view": [0, 0, 0, "all", None]}
+    message.build(session.run, have, focus, header)
+    decode, encode, sizes = [], [], []
+    for _ in range(rounds * STEPS):
+        decode.append(_clocked(model, session.decode_one_token))
+        start = time.perf_counter()
+        sizes.append(len(message.build(session.run, have, focus, header)))
+        encode.append((time.perf_counter() - start) * 1e3)
+    both = Spread.of(np.array(decode) + np.array(encode))
+    _show("decode_one_token, recorded", _ms(Spread.of(np.array(decode))))
+    _show("its message", _ms(Spread.of(np.array(encode))))
+    _show("together", _ms(both))
+    _show("largest message", f"{max(sizes):,} bytes")
+    return {"model": model.facts.name, "ms": both._asdict(), "largest_message_bytes": max(sizes)}
+
+
+def races(story: LoadedModel, small: LoadedModel, *, quick: bool) -> list[dict]:
+    """The race's own medians."""
+    found = []
+    for model, P, N in ((story, 5, 20), (story, 100, 100), (small, 5, 20), (small, 100, 100)):
+        if quick and model is small and P == 100:
+            continue
+        print(f"Race, {P} + {N} tokens, {model.facts.name}")
+        *_, last = race(model, PROMPT, N, length=P, repeats=5 if N == 20 else 3)
+        without, with_ = last.rows
+        for name, lane in (("no cache", last.uncached), ("with the cache", last.cached)):
+            _show(f"{name}: first token (TTFT)", _ms(lane.ttft))
+            _show(f"{name}: a later token (TPOT)", _ms(lane.tpot))
+            _show(f"{name}: all {N} tokens", f"{lane.cumulative[-1]:8.1f} ms")
+        spread = f"({last.ratios.low:.2f} - {last.ratios.high:.2f}, {last.complete} repeats)"
+        _show("ratio, no cache / cache", f"{last.ratio:8.2f} x  {spread}")
+        _show("work saved, rows", f"{last.work_ratio:8.1f} x  ({without:,} / {with_:,})")
+        _show(
+            "max |logit difference|", f"{last.max_abs_dlogit.max():8.1e}, {last.same_token.sum()} of {N} tokens equal"
+        )
+        found.append(
+            {
+                "model": model.facts.name,
+                "P": P,
+                "N": N,
+                "ttft_ms": {"uncached": last.uncached.ttft._asdict(), "cached": last.cached.ttft._asdict()},
+                "tpot_ms": {"uncached": last.uncached.tpot._asdict(), "cached": last.cached.tpot._asdict()},
+                "ratio": last.ratio,
+                "rows": [without, with_],
+            }
+        )
+    return found
+
+
+def figures(model: LoadedModel, P: int = 9, N: int = 100) -> list[dict]:
+    """Every figure that follows a step, on a run of N passes at 20 steps: time to build, size of its JSON."""
+    if importlib.util.find_spec("plotly") is None:
+        print("Figures: Plotly is not installed")
+        return []
+    plots = importlib.import_module("kvviz.figures.plots").PLOTS
+    sections = importlib.import_module("kvviz.lessons").sections("en", "figures")
+    words = {name.removeprefix("word."): body for name, body in sections.items() if name.startswith("word.")}
+    recorded: Run = Session(model, _text(model, P), compare=True).advance(N)
+    print(f"Figures of a run of {len(recorded.steps)} passes, {FIGURE_STEPS} steps each")
+    found = []
+    for name, plot in plots.items():
+        times, sizes = [], []
+        for step in np.linspace(0, N - 1, FIGURE_STEPS).astype(int).tolist():
+            start = time.perf_counter()
+            figure = plot.figure(recorded, step, 0, 0, words=words, dark=False)
+            sizes.append(len(figure.to_json(validate=False)))
+            times.append((time.perf_counter() - start) * 1e3)
+        spread = Spread.of(np.array(times))
+        _show(name, f"{_ms(spread)}   slowest {max(times):.0f} ms   JSON up to {max(sizes):,} bytes")
+        found.append({"figure": name, "ms": spread._asdict(), "slowest_ms": max(times), "json_bytes": max(sizes)})
+    return found
+
+
+def _report(model: LoadedModel, times: dict[str, np.ndarray], ratio: Spread, limit: float) -> dict:
+    assert not math.isnan(ratio.median)
+    return {
+        "model": model.facts.name,
+        "ms": {name: ms.round(3).tolist() for name, ms in times.items()},
+        "ratio": ratio._asdict(),
+        "limit": limit,
+        "met": ratio.median <= limit,
+    }
