@@ -13,6 +13,7 @@ import json
 import math
 import os
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -145,11 +146,11 @@ def load(file: str | os.PathLike[str] | bytes, *, source: str | None = None) -> 
         return _assemble(arrays, source if source is not None else name)
     except _Damaged as part:
         raise Refusal("file_damaged", part=str(part)) from None
-    except (zipfile.BadZipFile, EOFError):
-        raise Refusal("file_foreign") from None
-    except (ValueError, TypeError, KeyError, IndexError, OverflowError, zipfile.error) as error:
-        if isinstance(error, Refusal):
-            raise
+    except Refusal:
+        raise
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+        raise Refusal("file_foreign") from None  # no zip file, or not one that NumPy writes
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError):
         raise Refusal("file_damaged", part="header") from None
 
 
