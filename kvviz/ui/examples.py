@@ -80,4 +80,3 @@ def take(example: Example) -> None:
     state.clear_notes()
     state.ask(example.place)
     state.start()
-    st.session_state.kv_busy = True

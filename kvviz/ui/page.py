@@ -10,7 +10,7 @@ import streamlit as st
 from kvviz import lessons
 from kvviz.records import Run
 from kvviz.refusal import Refusal
-from kvviz.ui import links, shell, stage, state
+from kvviz.ui import address, links, shell, stage, state
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, t
 from kvviz.ui.player import View
@@ -36,7 +36,6 @@ class Try:
 @guarded
 def page(name: str, mode: str, tries: tuple[Try, ...], below: Callable[[Run, View], None]) -> None:
     """Lays the page out. `below` draws what follows the player's step; it runs on its own when the step changes."""
-    shell.within()
     shell.heading(name)
     stage.stage(name, mode)
     _tries(name, tries)
@@ -81,9 +80,8 @@ def follow(name: str, below: Callable[[Run, View], None]) -> None:
     view = state.view(run)
     text_so_far(run, view.step)
     below(run, view)
-    from kvviz.ui import address
-
-    address.show(links.Place(view.step, view.layer, view.head), key="address")
+    if not state.place_waits():  # the link's own place stays in the address until it has been reached
+        address.show(links.Place(view.step, view.layer, view.head), key="address")
 
 
 def text_so_far(run: Run, step: int) -> None:

@@ -49,11 +49,9 @@ def run(page: st.Page) -> None:
     if request.arrived():
         _read_link(entries)
     with st.sidebar:
-        guarded(sidebar)(entries, name)
+        guarded(sidebar)(entries, name, _start_link if request.arrived() else lambda entry: None)
     if bool(state.value("presenter")):
         st.html(PRESENTER)
-    if request.arrived():
-        _start_link(entries, name)
     request.settle()
     guarded(page.run)()
     warm.request(catalog.default_name())
@@ -89,29 +87,27 @@ def _read_link(entries: list[catalog.Entry]) -> None:
         state.ask(place)
 
 
-def _start_link(entries: list[catalog.Entry], page: str) -> None:
+def _start_link(entry: catalog.Entry) -> None:
     """A link with a prompt runs by itself, unless the model it names was refused."""
     settings, learner = state.settings(), state.learner()
     if request.by_history() and not settings.prompt:
         state.show_recorded(state.bundled_run() if learner.run else None)
         return
-    if not settings.prompt or any(n.section == "note_model" for n in state.notes()):
+    refused_model = any(n.section == "note_model" for n in state.notes())
+    if not settings.prompt or refused_model or why_not_run(entry) is not None:
         return
-    entry = next((e for e in entries if e.name == settings.model), None)
-    if entry is None or why_not_run(entry) is not None:
-        return
-    place = st.session_state.get("kv_pending") or links.Place()
-    wanted = links.tokens_for(place, settings.new)
+    wanted = links.tokens_for(st.session_state.get("kv_pending") or links.Place(), settings.new)
     if settings.same_run(learner.settings):
         state.show_recorded(None)
         learner.extend(wanted)
     else:
         state.start(wanted=wanted)
-    st.session_state.kv_busy = True
 
 
 def heading(page: str) -> None:
     """The page's title, where its run comes from, and what has to be said before anything else."""
+    within()
+    state.settle_place(state.current_run())
     st.title(t(page, "title"), anchor=False)
     st.fragment(_provenance, key="provenance")()
 

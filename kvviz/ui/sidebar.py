@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import streamlit as st
 
 from kvviz import lessons
@@ -20,16 +22,19 @@ def s(section: str, **values: object) -> str:
     return t("shell", section, **values)
 
 
-def sidebar(entries: list[catalog.Entry], page: str) -> None:
-    """Every control has a key that is its name in links."""
+def sidebar(entries: list[catalog.Entry], page: str, opening: Callable[[catalog.Entry], None]) -> None:
+    """Every control has a key that is its name in links. `opening` is called when all of them have their values,
+    and may start a run: Run and Stop are drawn after it."""
     entry = _model(entries)
     _prompt(entry)
-    reason = why_not_run(entry)
-    _run(reason, page)
+    run = st.container()
     _new_and_sampling()
     share_fragment()
     open_and_save()
     _reader()
+    opening(entry)
+    with run:
+        _run(why_not_run(entry), page)
 
 
 def _model(entries: list[catalog.Entry]) -> catalog.Entry:
@@ -181,7 +186,6 @@ def _start(page: str) -> None:
     state.clear_notes()
     state.ask(links.Place(step=1 if page == "decode" and new > 1 else 0))
     state.start()
-    st.session_state.kv_busy = True
     st.rerun()
 
 

@@ -28,12 +28,13 @@ def _stage(page: str, mode: str) -> None:
     run = state.current_run()
     progress = state.learner().progress()
     live = state.is_live(run)
-    key = f"player-{page}"
+    view = _view_to_pass(page, run, mode)
     here = player(
         run,
-        key=key,
+        key=f"player-{page}",
         language=current(),
-        view=_view_to_pass(page, run, mode, final=not (live and progress.busy) and not _awaited()),
+        view=view,
+        asks=state.asks(),
         can_extend=live and mode == "run" and not progress.at_limit,
         mode=mode,
         presenter=bool(state.value("presenter")),
@@ -48,15 +49,9 @@ def _stage(page: str, mode: str) -> None:
     state.told(_shared(here, mode))
 
 
-def _awaited() -> bool:
-    """A run was asked for and is not there yet: a place that waits is meant for it."""
-    learner = state.learner()
-    return learner.progress().busy and not (learner.run and learner.owns(learner.run))
-
-
-def _view_to_pass(page: str, run: Run, mode: str, *, final: bool) -> View:
+def _view_to_pass(page: str, run: Run, mode: str) -> View:
     """Where the player said it stands, which leaves it alone; another place when it has to move."""
-    asked = state.resolve(run, final=final)
+    asked = state.asked(run)
     stands = st.session_state.get("kv_stands")
     if asked is None and stands and stands[0] == (page, run.key):
         return stands[1]

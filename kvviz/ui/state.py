@@ -120,21 +120,42 @@ def ask(place: links.Place, *, opened: str | None = None, substep: int | None = 
     st.session_state.kv_pending_opened = (opened, substep)
 
 
-def resolve(run: Run, *, final: bool) -> View | None:
-    """The place asked for, if the run has come far enough (or will not grow: `final`), clamped, with notes."""
+def place_waits() -> bool:
+    """A place was asked for and has not been reached."""
+    return bool(st.session_state.get("kv_pending"))
+
+
+def settle_place(run: Run) -> None:
+    """If a place was asked for and `run` has it (or will not grow to have it), stand there, clamped, with notes.
+
+    A place that waits is not for the run still shown while the one asked for is on its way.
+    """
     place: links.Place | None = st.session_state.get("kv_pending")
-    if not place:
-        return None
-    if not final and place.step is not None and place.step >= len(run.steps):
-        return None
-    kept, notes = links.clamp(place, len(run.steps), run.model.layers, run.model.heads)
-    add_notes(notes)
+    busy = learner().progress().busy
+    if not place or (busy and not is_live(run)):
+        return
+    if busy and place.step is not None and place.step >= len(run.steps):
+        return
+    kept, found = links.clamp(place, len(run.steps), run.model.layers, run.model.heads)
+    add_notes(found)
     here = view(run)
     chosen = {n: getattr(kept, n) if getattr(kept, n) is not None else getattr(here, n) for n in links.PLACE}
     opened, substep = st.session_state.get("kv_pending_opened") or (None, None)
+    moved = dataclasses.replace(here, **chosen, opened=opened or "all", substep=substep)
     st.session_state.kv_pending = None
-    st.session_state.kv_view = dataclasses.replace(here, **chosen, opened=opened or "all", substep=substep)
-    return st.session_state.kv_view
+    st.session_state.kv_view = st.session_state.kv_asked = moved
+    st.session_state.kv_asks = asks() + 1
+
+
+def asked(run: Run) -> View | None:
+    """Where the player has to go now, once; None while it may keep its own place."""
+    settle_place(run)
+    return st.session_state.pop("kv_asked", None)
+
+
+def asks() -> int:
+    """How often a place has been asked for: tells the same place asked for again from nothing asked."""
+    return st.session_state.get("kv_asks", 0)
 
 
 def add_notes(notes: list[links.Note]) -> None:

@@ -48,6 +48,7 @@ class _Mount:
     reported: View | None = None  # the browser's last, on the run of `reported_run`
     reported_run: str = ""
     move: str = ""  # changes when the caller moves the player
+    asks: int = 0
     answered: int = 0  # highest number of passes asked for and handled
     on_extend: Callable[[int], None] | None = None
     on_move: Callable[[View], None] | None = None
@@ -72,25 +73,27 @@ def player(
     presenter: bool = False,
     on_extend: Callable[[int], None] | None = None,
     on_move: Callable[[View], None] | None = None,
+    asks: int = 0,
     room: int = 0,
     busy: str | None = None,
 ) -> View:
     """Mount the player on `run` and return where the learner stands.
 
-    `view` places the player when it is mounted or when it differs from the last one passed; else the
-    player keeps its own place. `on_extend(n)` is called when the learner asks for the run to reach n
-    passes, n at most len(run.steps) + room; it is the caller's to grow the run and pass it in the
-    rerun that follows. `on_move(view)` is called when the learner has come to rest elsewhere; it may
-    end in `st.rerun`. `busy` is a short text shown while the model is not ready.
+    `view` places the player when it is mounted, when it differs from the last one passed, or when `asks`
+    has changed since (the same place asked for again); else the player keeps its own place.
+    `on_extend(n)` is called when the learner asks for the run to reach n passes, n at most
+    len(run.steps) + room; it is the caller's to grow the run and pass it in the rerun that follows.
+    `on_move(view)` is called when the learner has come to rest elsewhere; it may end in `st.rerun`.
+    `busy` is a short text shown while the model is not ready.
     """
     mount = _mount(key)
     fresh = key not in st.session_state  # Streamlit forgets a widget that the last run did not show
     if fresh or mount.reported_run != run.key:
         mount.reported, mount.answered = None, 0
-    if fresh or view not in (mount.passed, mount.reported):
+    if fresh or asks != mount.asks or view not in (mount.passed, mount.reported):
         mount.move = uuid.uuid4().hex[:8]
         mount.reported = None
-    mount.run, mount.passed, mount.reported_run = run, view, run.key
+    mount.run, mount.passed, mount.reported_run, mount.asks = run, view, run.key, asks
     mount.on_extend, mount.on_move = on_extend, on_move
 
     place = _clamped(mount.reported or view, run)
