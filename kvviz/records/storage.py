@@ -228,8 +228,10 @@ def _assemble(a: dict[str, np.ndarray], source: str) -> Run:
     _need(model.positions in ("learned", "rotary"), "model.positions")
     _need(min(model.layers, model.heads, model.kv_heads, model.head_dim, model.vocab_size) > 0, "model")
     _need(model.heads % model.kv_heads == 0, "model.kv_heads")
+    _need(all(v >= 0 for v in vars(model).values() if type(v) is int), "model")
     for name, kind in {"key": str, "prompt": str, "created": str, "compared": bool, "repeats": int}.items():
         _need(type(header[name]) is kind, name)
+    _need(header["repeats"] >= 1 and machine.threads >= 1, "repeats")
     _need(isinstance(header["notes"], list) and all(isinstance(n, str) for n in header["notes"]), "notes")
     pieces = _pieces(a)
     steps = tuple(_steps(a, header, model))
@@ -283,6 +285,7 @@ def _steps(a: dict[str, np.ndarray], header: dict, model: ModelFacts) -> list[St
     for name in ("attention", "q", "k", "v", "top_probs", "chosen_prob", "ms", "prediction_probs"):
         _need(bool(np.isfinite(a[name]).all()), name)
     _need(bool((a["ms"] >= 0).all()), "ms")
+    _need(bool((a["kv"] >= 0).all()), "kv")
     _need(len(header["proofs"]) == len(header["twins"]) == S, "proofs")
     sizes = L * H * a["kept"] * after
     _need(len(a["attention"]) == int(sizes.sum()), "attention")

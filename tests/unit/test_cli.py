@@ -1,0 +1,139 @@
+"""`python -m kvviz record`: the numbers it prints and the file it leaves."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+from kvviz import cli
+from kvviz.records import storage
+from kvviz.refusal import Refusal
+
+
+def record(capsys, *arguments: str) -> dict:
+    assert cli.main(["record", *arguments]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("model", "per_token", "kv_heads"), [("story-gpt2", 12_288, 8), ("story-llama", 3_072, 2)])
+def test_five_and_twenty(capsys, tmp_path, model, per_token, kv_heads):
+    out = tmp_path / "run.npz"
+    said = record(capsys, "Once upon a time", "--model", model, "--new", "20", "--compare", "--out", str(out))
+    assert said["prompt_ids"] == [46, 1756, 499, 258, 571]
+    assert len(said["new_ids"]) == 20
+    assert said["cache_length"] == 24
+    assert said["cache_bytes"] == 24 * per_token
+    assert said["kv_shape"] == [6, 2, 1, kv_heads, 24, 32]
+    assert said["rows_with_cache"] == 24
+    assert said["rows_without_cache"] == 290
+    assert 0 < said["max_abs_dlogit"] <= 1e-3
+    assert said["tokens_equal"] is True
+    assert said["tokens_compared"] == 20
+    assert said["proofs_failed"] == 0
+    assert said["text"] == "Once upon a time" + said["new_text"]
+    run = storage.load(out)
+    assert run.new_ids.tolist() == said["new_ids"]
+    assert run.source == "run.npz"
+    assert said["ttft_ms"] == run.steps[0].ms
+    assert said["tpot_ms"] == statistics.median(s.ms for s in run.steps[1:])
+    assert said["twin_ttft_ms"] == run.steps[0].twin.ms
+    assert said["twin_tpot_ms"] == statistics.median(s.twin.ms for s in run.steps[1:])
+    assert (said["device"], said["torch"]) == ("cpu", run.machine.torch)
+
+
+def test_without_comparing(capsys):
+    said = record(capsys, "Once upon a time", "--model", "story-gpt2", "--new", "12")
+    assert (said["rows_with_cache"], said["rows_without_cache"]) == (16, 126)
+    for name in ("max_abs_dlogit", "tokens_equal", "twin_ttft_ms", "twin_tpot_ms", "file"):
+        assert said[name] is None
+
+
+def test_one_token(capsys):
+    said = record(capsys, "Once upon a time", "--model", "story-gpt2", "--new", "1", "--compare")
+    assert said["cache_length"] == 5
+    assert said["tpot_ms"] is said["twin_tpot_ms"] is None
+
+
+def test_repeats_are_medians(capsys, tmp_path, monkeypatch):
+    """Three runs whose passes take 1, 10 and 2 milliseconds are one recording of 2."""
+    import itertools
+
+    from kvviz.engine import passes
+
+    times = itertools.chain.from_iterable([t] * 6 for t in (1.0, 10.0, 2.0))
+    real = passes.run_pass
+
+    def timed(*args, **kwargs):
+        done = real(*args, **kwargs)
+        return done.__class__(done.logits, next(times), done.layers, done.hidden)
+
+    from kvviz.engine import load, recording, session
+
+    monkeypatch.setattr(session, "run_pass", timed)
+    run = recording.record(load("story-gpt2"), "Once upon a time", 3, repeats=3)
+    assert [s.ms for s in run.steps] == [2.0, 2.0, 2.0]
+    assert [s.twin.ms for s in run.steps] == [2.0, 2.0, 2.0]
+    assert run.repeats == 3
+    assert len(run.created) == len("2026-01-31")
+
+
+def test_sampling_and_folder(capsys, tiny_folder):
+    arguments = ("Hey", "--model", str(tiny_folder), "--new", "6", "--temperature", "0.9", "--top-k", "50")
+    one = record(capsys, *arguments, "--seed", "1")
+    two = record(capsys, *arguments, "--seed", "2")
+    again = record(capsys, *arguments, "--seed", "1")
+    assert one["prompt_ids"] == [10814]
+    assert one["new_ids"] == again["new_ids"] != two["new_ids"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["", "--model", "story-gpt2"], "Type at least one character"),
+        (["a", "--model", "/nowhere/at/all"], "There is no folder /nowhere/at/all"),
+        (["a", "--model", "gpt2"], "gpt2 is not on this machine's disk"),
+        (["a", "--model", "story-gpt2", "--new", "0"], "at least one new token"),
+        (["a", "--model", "story-gpt2", "--new", "1025"], "at most 1,024 new tokens can follow, not 1,025"),
+        (["a", "--model", "story-gpt2", "--temperature", "-1"], "temperature = -1.0 is out of range"),
+    ],
+)
+def test_a_refusal_is_one_sentence_on_standard_error(capsys, arguments, sentence):
+    assert cli.main(["record", *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert sentence in said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_run_that_would_not_fit_is_refused_before_it_starts(story_gpt2):
+    from kvviz.engine import recording
+
+    with pytest.raises(Refusal) as refusal:
+        recording.record(story_gpt2, "Once upon a time", 50, keep_bytes=100_000)
+    assert refusal.value.code == "run_full"
+
+
+def test_as_a_program(tmp_path, root, outside_log):
+    out = tmp_path / "run.npz"
+    command = [sys.executable, "-W", "error::FutureWarning", "-m", "kvviz", "record", "Once upon a time"]
+    command += ["--model", "story-gpt2", "--new", "3", "--compare", "--out", str(out)]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["cache_length"] == 7
+    assert storage.load(out).length == 7
+    assert not outside_log.exists() or outside_log.read_text() == ""
+
+
+def test_bench_is_called_with_its_own_arguments(monkeypatch):
+    import types
+
+    seen = []
+    module = types.ModuleType("kvviz.engine.bench")
+    module.add_arguments = lambda parser: parser.add_argument("--rounds", type=int, default=5)
+    module.run = lambda chosen: seen.append(chosen.rounds)
+    monkeypatch.setitem(sys.modules, "kvviz.engine.bench", module)
+    assert cli.main(["bench", "--rounds", "7"]) == 0
+    assert seen == [7]
