@@ -8,13 +8,15 @@ import numpy as np
 import plotly.graph_objects as go
 
 from kvviz.figures import text
-from kvviz.figures.frame import MONO, by_position, frame
+from kvviz.figures.frame import MONO, between, by_position, frame, tick_angle
 from kvviz.figures.palette import INK_CHANGES, attention_scale, palette
 from kvviz.records import Run
 
 WRITTEN = 12  # positions up to which each cell carries its number
 NAMED = 160  # positions up to which a hover names both tokens
 CELLS = 512  # cells along one side of the picture; beyond, a cell is the largest of a block
+SIDE = 460  # pixels of the square; its margins are fixed, so that it is one and does not move between steps
+MARGINS = {"l": 150, "r": 90, "t": 84, "b": 150}
 TABLE_ROWS, TABLE_COLUMNS = 64, 128  # newest queries and keys in the table
 
 
@@ -28,7 +30,8 @@ def square(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, st
     P, T = run.P, run.P + step
     weights = stitched(run, step, layer, head)  # (T, T)
     block = -(-T // CELLS)
-    figure = frame(run, p, height=560)
+    figure = frame(run, p, height=MARGINS["t"] + SIDE + MARGINS["b"])
+    figure.update_layout(width=MARGINS["l"] + SIDE + MARGINS["r"], margin=MARGINS, showlegend=True)
     figure.add_trace(_mask(P, p, words))
     figure.add_trace(_cells(run, weights, block, dark, words))
     if T <= WRITTEN:
@@ -42,19 +45,25 @@ def square(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, st
         )
     at, texts = text.ticks(run, T)
     axis = by_position(run, at, texts)
-    # A square cell for a square matrix: the picture stands at the left, the colour bar close to it.
-    figure.update_xaxes(**axis, range=[-0.5, T - 0.5], title_text=words["key_position"], side="bottom", tickangle=-90)
-    figure.update_xaxes(constrain="domain", constraintoward="left")
-    figure.update_yaxes(**axis, range=[T - 0.5, -0.5], title_text=words["query_position"])
-    figure.update_yaxes(scaleanchor="x", constrain="domain", constraintoward="top")
-    figure.update_layout(
-        title={
-            "text": _origin(P, step, words),
-            "x": 0,
-            "xref": "paper",
-            "font": {"size": 13, "color": p.muted},
-        },
-        showlegend=True,
+    figure.update_xaxes(
+        **axis, **between(-0.5, T - 0.5), title_text=words["key_position"], side="bottom", tickangle=-90
+    )
+    figure.update_xaxes(automargin=False)
+    figure.update_yaxes(**axis, **between(T - 0.5, -0.5), title_text=words["query_position"])
+    figure.update_yaxes(automargin=False)
+    figure.add_annotation(
+        text=_origin(P, step, words),
+        xref="paper",
+        x=0,
+        xanchor="left",
+        xshift=10 - MARGINS["l"],
+        yref="paper",
+        y=1,
+        yanchor="bottom",
+        yshift=34,
+        align="left",
+        showarrow=False,
+        font={"size": 13, "color": p.muted},
     )
     return figure
 
@@ -74,7 +83,7 @@ def _origin(P: int, step: int, words: Mapping[str, str]) -> str:
     if not step:
         return prefill
     one = "origin_stitched_one" if step == 1 else "origin_stitched"
-    return prefill + " " + words[one].format(first=P, last=P + step - 1, count=step)
+    return prefill + "<br>" + words[one].format(first=P, last=P + step - 1, count=step)
 
 
 def _mask(P: int, p, words: Mapping[str, str]) -> go.Scatter:
@@ -122,14 +131,8 @@ def _cells(run: Run, weights: np.ndarray, block: int, dark: bool, words: Mapping
         colorscale=attention_scale(dark),
         colorbar={
             "title": {"text": words["weight"], "side": "top", "font": {"color": p.muted, "size": 13}},
-            "orientation": "h",
-            "x": 1,
-            "xanchor": "right",
-            "y": 1.02,
-            "yanchor": "bottom",
-            "len": 260,
-            "lenmode": "pixels",
-            "thickness": 10,
+            "x": 1.03,
+            "thickness": 12,
             "tickvals": [0, 0.2, 0.5, 1],
             "tickfont": {"color": p.muted, "size": 12},
             "outlinewidth": 0,
@@ -220,10 +223,10 @@ def row(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, str],
         )
     )
     at, texts = text.ticks(run, T)
-    figure.update_xaxes(**by_position(run, at, texts), range=[-0.6, T - 0.4], title_text=words["key_position"])
-    figure.update_xaxes(tickangle=-90)
+    figure.update_xaxes(**by_position(run, at, texts), **between(-0.6, T - 0.4), title_text=words["key_position"])
+    figure.update_xaxes(tickangle=tick_angle(T))
     # A fixed scale: the same height means the same share at every step.
-    figure.update_yaxes(range=[0, 1], title_text=words["weight"], tickvals=[0, 0.25, 0.5, 0.75, 1])
+    figure.update_yaxes(**between(0, 1), title_text=words["weight"], tickvals=[0, 0.25, 0.5, 0.75, 1])
     if T > run.P:
         figure.add_shape(
             type="line",

@@ -22,7 +22,7 @@ def frame(run: Run, p: Palette, *, height: int = 360, **layout: object) -> go.Fi
         paper_bgcolor=p.background,
         plot_bgcolor=p.background,
         font={"family": FONT, "size": 14, "color": p.text},
-        margin={"l": 72, "r": 24, "t": 40, "b": 64},
+        margin={"l": 72, "r": 24, "t": 44 if layout.get("showlegend", True) else 20, "b": 64},
         hoverlabel={
             "bgcolor": p.card,
             "bordercolor": p.line,
@@ -54,6 +54,16 @@ def frame(run: Run, p: Palette, *, height: int = 360, **layout: object) -> go.Fi
     return figure
 
 
+def between(start: float, end: float) -> dict:
+    """Axis settings for exactly this range, reversed when `end` is the smaller.
+
+    Plotly gives up a reader's zoom when a new figure names another `range`; it keeps it over a range that it works
+    out itself, so the ends are given as limits of the automatic one.
+    """
+    limits = {"minallowed": min(start, end), "maxallowed": max(start, end)}
+    return {"autorange": True if start < end else "reversed", "autorangeoptions": limits}
+
+
 def by_position(run: Run, at: list[int], texts: list[str]) -> dict:
     """Axis settings for token positions: numbers on the axis, tokens as tick text."""
     return {
@@ -65,13 +75,25 @@ def by_position(run: Run, at: list[int], texts: list[str]) -> dict:
     }
 
 
+def tick_angle(count: int) -> int:
+    """Tokens stand upright while few enough fit side by side."""
+    return 0 if count <= 10 else -90
+
+
+def beside(values: list[float], span: float) -> list[str]:
+    """Where the labels at the right ends of lines go: beside them, and apart where they would overlap."""
+    if len(values) == 2 and abs(values[0] - values[1]) < 0.09 * span:
+        return ["top right", "bottom right"] if values[0] >= values[1] else ["bottom right", "top right"]
+    return ["middle right"] * len(values)
+
+
 def by_pass(run: Run, p: Palette, words: dict[str, str]) -> dict:
     """Axis settings for the passes of a run: room for all of them, so that stepping back moves nothing."""
     last = max(len(run.steps) - 1, 1)
     every = -(-(last + 1) // 24)
     return {
         "title": {"text": words["pass"]},
-        "range": [-0.6, last + 0.6],
+        **between(-0.6, last + 0.6),
         "tickmode": "array",
         "tickvals": list(range(0, last + 1, every)),
         "ticktext": [str(i) for i in range(0, last + 1, every)],

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from kvviz.figures import text
-from kvviz.figures.frame import by_pass, frame
+from kvviz.figures.frame import between, by_pass, frame
 from kvviz.figures.palette import palette
 from kvviz.records import Run
 from kvviz.theory.memory import human, kv_bytes
@@ -69,7 +69,7 @@ def bytes_held(run: Run, step: int, layer: int, head: int, *, words: Mapping[str
     )
     figure.update_xaxes(**by_pass(run, p, words))
     top = int(counted(run, len(run.steps) - 1).max()) / size
-    figure.update_yaxes(range=[0, top * 1.08], title_text=words["bytes_axis"].format(unit=unit))
+    figure.update_yaxes(**between(0, top * 1.08), title_text=words["bytes_axis"].format(unit=unit))
     return figure
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from kvviz.figures import text
-from kvviz.figures.frame import MONO, by_position, frame
+from kvviz.figures.frame import MONO, between, by_position, frame, tick_angle
 from kvviz.figures.palette import palette
 from kvviz.records import Run
 
@@ -35,7 +35,13 @@ def predictions(run: Run, step: int, layer: int, head: int, *, words: Mapping[st
                 marker={
                     "color": colour,
                     "line": {"color": p.text, "width": 0 if pattern else 2},
-                    "pattern": {"shape": pattern, "fgcolor": p.background, "size": 8, "solidity": 0.2},
+                    "pattern": {
+                        "shape": pattern,
+                        "fgcolor": p.background,
+                        "bgcolor": colour,
+                        "size": 8,
+                        "solidity": 0.2,
+                    },
                 },
                 customdata=np.array([prompt, predicted], dtype=object).T[part].tolist(),
                 text=[text.literal(text.short(t)) for t in text.tokens(run, ids[part])] if P <= WRITTEN else None,
@@ -47,9 +53,9 @@ def predictions(run: Run, step: int, layer: int, head: int, *, words: Mapping[st
             )
         )
     at, texts = text.ticks(run, P)
-    figure.update_xaxes(**by_position(run, at, texts), range=[-0.6, P - 0.4], title_text=words["after_position"])
-    figure.update_xaxes(tickangle=-90 if P > 12 else 0)
-    figure.update_yaxes(range=[0, 1], tickvals=[0, 0.25, 0.5, 0.75, 1], title_text=words["probability"])
+    figure.update_xaxes(**by_position(run, at, texts), **between(-0.6, P - 0.4), title_text=words["after_position"])
+    figure.update_xaxes(tickangle=tick_angle(P))
+    figure.update_yaxes(**between(0, 1), tickvals=[0, 0.25, 0.5, 0.75, 1], title_text=words["probability"])
     return figure
 
 
@@ -114,8 +120,8 @@ def candidates(run: Run, step: int, layer: int, head: int, *, words: Mapping[str
         )
     )
     labels = [f"<b>{t}</b>" if i == chosen else t for i, t in enumerate(names)]
-    figure.update_yaxes(**by_position(run, list(range(n)), labels), range=[n - 0.5, -0.5], title_text=words["token"])
-    figure.update_xaxes(range=[0, 1.1], tickvals=[0, 0.25, 0.5, 0.75, 1], title_text=words["probability"])
+    figure.update_yaxes(**by_position(run, list(range(n)), labels), **between(n - 0.5, -0.5), title_text=words["token"])
+    figure.update_xaxes(**between(0, 1.1), tickvals=[0, 0.25, 0.5, 0.75, 1], title_text=words["probability"])
     return figure
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from kvviz.figures import text
-from kvviz.figures.frame import by_pass, frame
+from kvviz.figures.frame import beside, between, by_pass, frame
 from kvviz.figures.palette import palette
 from kvviz.records import Run
 
@@ -46,8 +46,9 @@ def time_a_pass(run: Run, step: int, layer: int, head: int, *, words: Mapping[st
     lanes = [(cached, words["with_cache"], p.text, p.text, "solid", "circle")]
     if twin is not None:
         lanes.append((twin, words["without_cache"], p.wasted, p.wasted_text, "dash", "triangle-up"))
-    for ms, name, colour, ink, dash, symbol in lanes if enough else ():
-        median = running_median(ms)
+    medians = [running_median(ms) for ms, *_ in lanes]
+    places = beside([float(m[-1]) for m in medians], _ceiling(run)) if enough else []
+    for (ms, name, colour, ink, dash, symbol), median, place in zip(lanes, medians, places, strict=enough):
         figure.add_trace(
             go.Scatter(
                 x=passes,
@@ -67,7 +68,7 @@ def time_a_pass(run: Run, step: int, layer: int, head: int, *, words: Mapping[st
                 line={"color": colour, "width": 2.5, "dash": dash},
                 marker={"symbol": symbol, "size": 6, "color": colour},
                 text=[""] * (len(ms) - ENOUGH) + [f"{text.milliseconds(median[-1])} ms"],
-                textposition="top left",
+                textposition=place,
                 textfont={"size": 14, "color": ink},
                 cliponaxis=False,
                 hovertemplate=f"{words['pass']} %{{x}}<br>{name}, {words['median_16']}: %{{y:.2f}} ms<extra></extra>",
@@ -84,7 +85,8 @@ def time_a_pass(run: Run, step: int, layer: int, head: int, *, words: Mapping[st
             font={"size": 16, "color": p.muted},
         )
     figure.update_xaxes(**by_pass(run, p, words))
-    figure.update_yaxes(range=[0, _ceiling(run)], title_text=words["ms_axis"])
+    figure.update_layout(margin_r=96)
+    figure.update_yaxes(**between(0, _ceiling(run)), title_text=words["ms_axis"])
     return figure
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from kvviz.figures import text
-from kvviz.figures.frame import by_pass, frame
+from kvviz.figures.frame import beside, between, by_pass, frame
 from kvviz.figures.palette import palette
 from kvviz.records import Run
 
@@ -73,7 +73,7 @@ def rows(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, str]
     )
     figure.update_xaxes(**by_pass(run, p, words))
     tallest = int(counted(run, len(run.steps) - 1)[1].max())
-    figure.update_yaxes(range=[0, tallest * 1.06], title_text=words["rows"], tickformat=",d")
+    figure.update_yaxes(**between(0, tallest * 1.06), title_text=words["rows"], tickformat=",d")
     return figure
 
 
@@ -83,10 +83,13 @@ def rows_total(run: Run, step: int, layer: int, head: int, *, words: Mapping[str
     kept, without = (np.cumsum(r) for r in counted(run, step))
     passes = np.arange(step + 1)
     figure = frame(run, p)
-    for y, name, colour, ink, dash, symbol, place in (
-        (without, words["without_cache"], p.wasted, p.wasted_text, "dash", "triangle-up", "top left"),
-        (kept, words["with_cache"], p.text, p.text, "solid", "circle", "top left"),
-    ):
+    top = int(counted(run, len(run.steps) - 1)[1].sum()) * 1.12
+    lanes = (
+        (without, words["without_cache"], p.wasted, p.wasted_text, "dash", "triangle-up"),
+        (kept, words["with_cache"], p.text, p.text, "solid", "circle"),
+    )
+    places = beside([float(without[-1]), float(kept[-1])], top)
+    for (y, name, colour, ink, dash, symbol), place in zip(lanes, places, strict=True):
         figure.add_trace(
             go.Scatter(
                 x=passes,
@@ -103,8 +106,8 @@ def rows_total(run: Run, step: int, layer: int, head: int, *, words: Mapping[str
             )
         )
     figure.update_xaxes(**by_pass(run, p, words))
-    highest = int(counted(run, len(run.steps) - 1)[1].sum())
-    figure.update_yaxes(range=[0, highest * 1.12], title_text=words["rows_so_far"], tickformat=",d")
+    figure.update_layout(margin_r=72)
+    figure.update_yaxes(**between(0, top), title_text=words["rows_so_far"], tickformat=",d")
     return figure
 
 

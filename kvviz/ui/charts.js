@@ -32,12 +32,15 @@ function build(parent) {
 }
 
 async function draw(host) {
-  while (wait.get(host)) {
-    const { data, dark } = wait.get(host);
-    wait.set(host, null);
-    await paint(host, data, dark);
+  try {
+    while (wait.get(host)) {
+      const { data, dark } = wait.get(host);
+      wait.set(host, null);
+      await paint(host, data, dark);
+    }
+  } finally {
+    wait.delete(host);
   }
-  wait.delete(host);
 }
 
 async function paint(host, data, dark) {
@@ -47,10 +50,21 @@ async function paint(host, data, dark) {
   host.setAttribute("aria-label", data.alt);
   host.dataset.key = data.key;
   host.style.height = `${figure.layout.height}px`;
-  figure.layout.autosize = true;
-  await window.Plotly.react(host.plot, figure.data, figure.layout, settings(data));
+  // A figure may have a width of its own (the attention square); it gives way where the page is narrower.
+  host.fullWidth = figure.layout.width ?? Infinity;
+  figure.layout.width = Math.min(host.fullWidth, host.clientWidth);
+  // New settings make Plotly start afresh, zoom and all, so they are the same object until a word changes.
+  const wording = JSON.stringify([data.words, data.file]);
+  if (host.wording !== wording) {
+    host.settings = settings(data);
+    host.wording = wording;
+  }
+  await window.Plotly.react(host.plot, figure.data, figure.layout, host.settings);
   if (!host.watcher) {
-    host.watcher = new ResizeObserver(() => window.Plotly.Plots.resize(host.plot));
+    host.watcher = new ResizeObserver(() => {
+      const width = Math.min(host.fullWidth, host.clientWidth);
+      if (width && width !== host.plot.layout.width) window.Plotly.relayout(host.plot, { width });
+    });
     host.watcher.observe(host);
   }
   host.dataset.theme = dark ? "dark" : "light";

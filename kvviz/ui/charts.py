@@ -62,10 +62,11 @@ def chart(
         },
         height="content",
     )
-    with st.expander(t("figures", "label.how")):
+    left, right = st.columns(2)
+    with left.expander(t("figures", "label.how")):
         st.markdown(how)
     if table:
-        with st.expander(t("figures", "label.numbers")):
+        with right.expander(t("figures", "label.numbers")):
             st.dataframe(pd.DataFrame(dict(table)), hide_index=True, key=f"table-{key}")
 
 
