@@ -18,7 +18,7 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from playwright.sync_api import Browser, Locator, Page, Playwright, expect
+from playwright.sync_api import Browser, Locator, Page, Playwright, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 WAIT_MS = 30_000  # for what a loaded two-core machine may be slow at; never a claim about speed
@@ -48,20 +48,21 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def chromium_path() -> str:
-    """The browser to drive: KVVIZ_CHROMIUM, or the first one found. RuntimeError when there is none."""
+def chromium_path(playwright: Playwright) -> str:
+    """The browser to drive: KVVIZ_CHROMIUM, the first one found, or Playwright's own. RuntimeError without any."""
     named = os.environ.get("KVVIZ_CHROMIUM")
     if named:
         return named
     found = next((path for name in _CHROMIUM_NAMES if (path := shutil.which(name))), None)
     found = found or next((p for p in _CHROMIUM_PATHS if Path(p).exists()), None)
+    found = found or next((p for p in (playwright.chromium.executable_path,) if Path(p).exists()), None)
     if not found:
         raise RuntimeError("No Chromium or Chrome found; install one, or name it in KVVIZ_CHROMIUM.")
     return found
 
 
 def chromium(playwright: Playwright) -> Browser:
-    return playwright.chromium.launch(executable_path=chromium_path(), args=list(_ARGUMENTS))
+    return playwright.chromium.launch(executable_path=chromium_path(playwright), args=list(_ARGUMENTS))
 
 
 class Server:
@@ -207,3 +208,8 @@ class Visit:
 def _local(url: str) -> bool:
     parts = urllib.parse.urlsplit(url)
     return parts.scheme in ("data", "blob", "about") or parts.hostname in ("localhost", "127.0.0.1", "::1")
+
+
+if __name__ == "__main__":
+    with sync_playwright() as launcher:
+        print(chromium_path(launcher))
