@@ -65,6 +65,13 @@ function kvrRect(x, y, w, h) {
   return `M${x.toFixed(2)} ${y.toFixed(2)}h${w.toFixed(2)}v${h.toFixed(2)}h${(-w).toFixed(2)}z`;
 }
 
+// Outline of all the passes to come, so that an empty lane shows how far it will go.
+function kvrComing(P, N, w, h, gap) {
+  let steps = `M0 0V${(P * h).toFixed(2)}`;
+  for (let i = 0; i < N; i++) steps += `V${((P + i) * h).toFixed(2)}H${((i + 1) * w - gap).toFixed(2)}`;
+  return `${steps}V0z`;
+}
+
 // The whole picture of a lane at once; a clip shows the passes that are through.
 function kvrPaths(P, N, width) {
   const { w, h, gap } = kvrGeometry(P, N, width);
@@ -79,7 +86,7 @@ function kvrPaths(P, N, width) {
   let rules = "";
   // Cells where they are tall enough to be seen; else only prefill's.
   if (h >= 3) for (let t = 1; t < P + N - 1; t++) if (h >= 6 || t < P) rules += `M0 ${(t * h).toFixed(2)}h${(h >= 6 ? N * w : w).toFixed(2)}`;
-  return { above, fresh, rules, w, h, gap };
+  return { above, fresh, rules, coming: kvrComing(P, N, w, h, gap), w, h, gap };
 }
 
 class KvrLane {
@@ -98,6 +105,7 @@ class KvrLane {
     this.clipId = `kvr-clip-${Math.random().toString(36).slice(2)}`;
     this.clip = kvrSvg("rect", "", kvrSvg("clipPath", "", this.svg, { id: this.clipId }), { x: -1, y: -1, height: KVR_BARS + 2 });
     kvrSvg("line", "kvr-base", this.svg, { x1: 0, y1: 0, x2: "100%", y2: 0 });
+    this.coming = kvrSvg("path", "kvr-coming", this.svg);
     const shown = kvrSvg("g", "", this.svg, { "clip-path": `url(#${this.clipId})` });
     this.above = kvrSvg("path", "", shown);
     if (cached) {
@@ -145,6 +153,7 @@ class KvrLane {
       this.kept?.resize(Math.max(paths.h, 4));
       this.above.setAttribute("d", paths.above);
       this.fresh.setAttribute("d", paths.fresh);
+      this.coming.setAttribute("d", paths.coming);
       this.rules.setAttribute("d", paths.rules);
       this.column = paths.w;
       this.gap = paths.gap;
@@ -184,9 +193,9 @@ class KvrLane {
     if (passes === this.passes || this.column === undefined) return;
     this.passes = passes;
     const { P, tokens } = this.data;
-    this.clip.setAttribute("width", (passes * this.column + 1).toFixed(2));
-    const rows = passes === 0 ? 0 : passes === 1 ? P : this.cached ? 1 : P + passes - 1;
-    this.count.textContent = rows.toLocaleString("en-US");
+    this.clip.setAttribute("width", Math.max(0, passes * this.column + 0.4).toFixed(2));
+    const rows = passes === 1 ? P : this.cached ? 1 : P + passes - 1;
+    this.count.textContent = passes ? rows.toLocaleString("en-US") : "–";
     if (this.flow) {
       this.flow.textContent = tokens.slice(Math.max(0, passes - 60), passes).join("");
       return;

@@ -118,6 +118,7 @@ class KvrRace {
     const { bar, text, number, mark } = this.tracks[lane];
     const percent = `${(part * 100).toFixed(2)}%`;
     bar.style.width = percent;
+    bar.hidden = !part;
     text.style.left = percent;
     number.textContent = kvrTime(ms);
     mark.textContent = first ? this.data.words.first : "";
@@ -147,13 +148,14 @@ export default function (component) {
   const { parentElement, data } = component;
   let race = kvrMounts.get(parentElement);
   if (!race) {
-    const root = parentElement.querySelector(".kvr-root") ?? kvrNode("div", "", parentElement);
-    race = new KvrRace(root);
+    race = new KvrRace(kvrNode("div", "", parentElement));
     kvrMounts.set(parentElement, race);
   }
   race.update(data);
-  return () => {
+  // Streamlit calls this before every update too, with the element still in place.
+  return () => setTimeout(() => {
+    if (race.root.isConnected) return;
     race.remove();
     kvrMounts.delete(parentElement);
-  };
+  });
 }

@@ -1,0 +1,338 @@
+"""The Race page as Streamlit runs it: what it says before, during and after a race, and what its controls start.
+The engine is a script here, so that no test waits for a model."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from factories import MACHINE, make_run, model_facts
+from streamlit.testing.v1 import AppTest
+
+from kvviz.records.race import Allocator, Lane, Race, Waits
+from kvviz.refusal import Refusal
+from kvviz.ui.race_lanes import runner
+from kvviz.ui.race_lanes.runner import Line, Racer, State, Wish
+from kvviz.ui.race_lanes.view import Plan, stretch, view
+
+APP = Path(__file__).parent.parent.parent / "app.py"
+
+
+def a_race(P: int = 5, N: int = 20, slow: float = 3.0, fast: float = 2.0, **changes: object) -> Race:
+    """Three repeats in which every pass takes the same: the ratio is slow / fast."""
+    ids = np.arange(N) % 2
+    fed = np.ones(N, dtype=np.int64)
+    fed[0] = P
+    facts = model_facts(6, 8, 8, 32)  # 12,288 bytes a token
+    lanes = {
+        "uncached": Lane(np.full((3, N), slow), np.arange(P, P + N), np.zeros(N, dtype=np.int64), ids),
+        "cached": Lane(np.full((3, N), fast), fed, np.arange(P, P + N) * 12_288, ids),
+    }
+    race = Race(
+        key="r1", prompt="a prompt", prompt_ids=np.zeros(P, dtype=np.int64), model=facts, machine=MACHINE,
+        pieces={0: b" <b>x</b>", 1: b"\n"}, new=N, repeats=3, ids=ids, **lanes,
+        max_abs_dlogit=np.full(N, 2e-5, dtype=np.float32), tolerance=1e-3, state="done",
+    )  # fmt: skip
+    return dataclasses.replace(race, **changes)
+
+
+class Still(Racer):
+    """A racer that stands in one state and writes down what it is asked for."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__()
+        self._state = state
+        self.asked: list[tuple[Wish, bool]] = []
+        self.stopped = 0
+
+    def start(self, wish: Wish, *, waits: bool = False) -> None:
+        self.asked.append((wish, waits))
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+def opened(state: State | None = None, **query: str) -> tuple[AppTest, Still]:
+    racer = Still(state or State())
+    test = AppTest.from_file(str(APP), default_timeout=60)
+    test.session_state["kv_racer"] = racer
+    for name, value in query.items():
+        test.query_params[name] = value
+    test.run()
+    test.switch_page("pages/race.py").run()
+    assert not test.exception
+    return test, racer
+
+
+def lanes(test: AppTest) -> dict:
+    """The data of the lanes' component."""
+    (found,) = [e.proto for e in test.main if getattr(e.proto, "component_name", "") == "kvviz.race_lanes"]
+    return json.loads(found.json)
+
+
+def facts(data: dict, lane: str) -> dict[str, str]:
+    return {label: " ".join(rest).strip() for label, *rest in data["lanes"][lane]["facts"]}
+
+
+def test_before_the_race():
+    test, _ = opened()
+    assert [t.value for t in test.title] == ["Does keeping K and V pay on this device?"]
+    said = " ".join(c.value for c in test.caption)
+    assert "290 rows against 24: 12 times" in said
+    assert "14,950 rows against 199: 75 times" in said
+    data = lanes(test)
+    assert (data["state"], data["P"], data["N"], data["tokens"]) == ("idle", 9, 20, [])
+    assert data["replay"] is None
+    assert not test.button(key="race_start").disabled
+    assert test.button(key="race_stop").disabled
+
+
+def test_in_chinese():
+    test, _ = opened(lang="中文")
+    assert [t.value for t in test.title] == ["在这台设备上，保留 K 和 V 划算吗？"]
+    assert lanes(test)["lanes"]["uncached"]["name"] == "无缓存"
+
+
+def test_a_link_sets_the_controls_and_says_what_it_cannot_use():
+    test, racer = opened(race_P="100", race_N="7", race_repeats="0")
+    assert test.number_input(key="race_P").value == 100
+    assert test.number_input(key="race_N").value == 7
+    assert test.number_input(key="race_repeats").value is None
+    assert any("race_repeats" in i.value for i in test.info)
+    assert (lanes(test)["P"], lanes(test)["N"]) == (100, 7)
+    test.button(key="race_start").click().run()
+    assert [(w.length, w.new, w.repeats, waits) for w, waits in racer.asked] == [(100, 7, None, False)]
+    assert racer.asked[0][0].model == "story-gpt2"
+    assert racer.asked[0][0].prompt == "Dorothy and the Tin Woodman"
+
+
+def test_try_this_sets_the_controls_and_starts():
+    test, racer = opened()
+    test.button(key="try-race-long").click().run()
+    assert (test.number_input(key="race_P").value, test.number_input(key="race_N").value) == (100, 100)
+    test.button(key="try-race-waits").click().run()
+    assert [(w.length, w.new, waits) for w, waits in racer.asked] == [(100, 100, False), (None, 1, True)]
+
+
+def test_while_it_runs():
+    wish = Wish("story-gpt2", "a prompt", 20)
+    test, racer = opened(State("racing", wish, "k", race=a_race(state="running")))
+    assert test.button(key="race_start").disabled
+    assert test.button(key="try-race-short").disabled
+    test.button(key="race_stop").click().run()
+    assert racer.stopped == 1
+    assert lanes(test)["proofs"] == []
+    waiting, _ = opened(State("waiting", wish, "k", before=2))
+    assert lanes(waiting)["say"].startswith("2 before you")
+
+
+def test_after_the_race():
+    test, _ = opened(State("over", Wish("random", "a prompt", 20), "k", race=a_race()))
+    data = lanes(test)
+    assert "**60.0 ms** without the cache, **40.0 ms** with it. That is **1.50×** the speed" in data["say"]
+    assert "**12.1×** less work (290 rows against 24)" in data["say"]
+    assert "one row 2.00 ms: most of a pass this small is fixed cost" in data["say"]
+    assert data["ratio"]["value"] == "1.50×"
+    assert data["first"] == "cached"
+    assert data["replay"] == {"stretch": 50.0, "text": "replay shown 50 times slower than measured"}
+    assert facts(data, "cached")["K and V held"] == "294,912 bytes"
+    assert facts(data, "uncached")["K and V held"] == "0 bytes"
+    assert [p[2] for p in data["proofs"]] == ["holds", "holds", "plain"]
+    assert data["proofs"][0][1].startswith("20 of 20 tokens given the same prefix, max |Δlogit| 2.0e-05")
+    assert "n/a" in data["proofs"][2][1]  # A26
+    assert data["tokens"][:2] == ["·<b>x</b>", "⏎"]  # literal: the component sets textContent
+    told = " ".join(m.value for m in test.markdown)
+    assert "A later token took 2.00 ms with the cache and 3.00 ms without" in told
+    assert "Without the cache 290 token rows went through the model, with it 24. 266 of them" in told
+    charts = [e.proto for e in test.main if getattr(e.proto, "component_name", "") == "kvviz_chart"]
+    assert sum("race" in c.id for c in charts) == 3
+
+
+@pytest.mark.parametrize(
+    ("slow", "outcome"),
+    [(1.8, "At **0.90×** the cache did not pay here"), (2.04, "**1.02×** is no more than the spread")],
+)
+def test_a_cache_that_did_not_pay_is_told_as_it_is(slow, outcome):
+    say = view(a_race(slow=slow), key="k", language="en")["say"]
+    assert outcome in say
+    assert "**12.1×** fewer rows to compute (290 against 24)" in say
+    assert "fixed cost" in say
+
+
+def test_why_follows_from_the_last_passes():
+    def why(slow: float, device: str = "cpu") -> str:
+        machine = dataclasses.replace(MACHINE, device=device)
+        return view(a_race(slow=slow, machine=machine), key="k", language="en")["say"]
+
+    assert "waits for its operations to be launched" in why(3, "cuda:0")
+    assert "far more than its share" in why(10)
+    assert "the rows are what takes the time" in why(40)  # 22 rows, twenty times the time
+
+
+def test_nothing_is_compared_before_sixteen_passes():
+    short = a_race(N=6)  # 3 · 5 = 15 passes after the first
+    data = view(short, key="k", language="en")
+    assert data["say"].startswith("15 of 16 passes a lane were timed")
+    assert data["ratio"]["value"] == "–"
+    assert facts(data, "cached")["a later token (TPOT)"] == "– measuring, 15 of 16 passes"
+    assert data["first"] is None
+    enough = view(a_race(N=17), key="k", language="en")
+    assert facts(enough, "cached")["a later token (TPOT)"] == "2.00 ms 2.00 – 2.00 ms"
+
+
+def test_unequal_lanes_are_not_called_equal():
+    race = a_race(max_abs_dlogit=np.full(20, 0.5, dtype=np.float32))
+    name, _, verdict = view(race, key="k", language="en")["proofs"][0]
+    assert (name, verdict) == ("not equal", "fails")
+    held = dataclasses.replace(race.cached, bytes_held=race.cached.bytes_held + 4)
+    _, (name, said, verdict), memory = view(
+        a_race(cached=held, allocator=Allocator(2**20, 2**21, 2**22)), key="k", language="en"
+    )["proofs"]
+    assert (said, verdict) == ("294,916 bytes, the formula says 294,912", "fails")
+    assert memory[1].startswith("1.00 MiB allocated, 2.00 MiB reserved, 4.00 MiB at the peak")
+
+
+def test_replays_take_a_few_seconds():
+    assert [stretch(ms) for ms in (40, 300, 1999, 2000, 20_000, 30_000, 90_000)] == [100, 10, 2, 1, 1, 1 / 2, 1 / 5]
+    assert view(Plan(5, 20), key="k", language="zh")["replay"] is None
+
+
+def test_waits_are_charted():
+    found = Waits(
+        "w",
+        (10, 800),
+        np.array([[4.0] * 4, [84.0] * 4]),
+        np.full((2, 4, 6), 3.0),
+        model_facts(6, 8, 8, 32),
+        MACHINE,
+        "done",
+    )
+    test, _ = opened(State("over", Wish("story-gpt2", "p", 1), "k", waits=found))
+    told = " ".join(m.value for m in test.markdown)
+    assert "From 10 to 800 prompt tokens the first token takes 21.0 times as long (4.00 ms, then 84.0 ms)" in told
+
+
+def test_a_run_whose_model_is_not_here_cannot_race():
+    racer = Still(State())
+    test = AppTest.from_file(str(APP), default_timeout=60)
+    test.session_state["kv_racer"] = racer
+    test.session_state["kv_opened"] = make_run(name="no-such-model", N=3)
+    test.run()
+    test.switch_page("pages/race.py").run()
+    assert test.button(key="race_start").disabled
+    assert any("no-such-model" in c.value for c in test.caption)
+
+
+class Stage:
+    """An engine whose races go on when the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, error: BaseException | None = None) -> None:
+        from kvviz.engine import race as engine
+
+        self.go, self.error, self.stops = threading.Semaphore(0), error, []
+        monkeypatch.setattr(runner.warm, "model", lambda name: name)
+        monkeypatch.setattr(engine, "race", self.race)
+        monkeypatch.setattr(runner, "_lines", {})
+
+    def race(self, model, prompt, new, *, stop, **_):
+        self.stops.append(stop)
+        if self.error:
+            raise self.error
+        for n in range(1, new + 1):
+            assert self.go.acquire(timeout=30)
+            if stop.is_set():
+                yield a_race(N=max(1, n - 1), state="stopped")
+                return
+            yield a_race(N=n, state="done" if n == new else "running")
+
+
+def until(racer: Racer, wanted) -> State:
+    """The first state for which `wanted` holds; the test fails after half a minute."""
+    tick = threading.Event()
+    for _ in range(3000):
+        state = racer.state()
+        if wanted(state):
+            return state
+        tick.wait(0.01)
+    raise AssertionError(f"still {racer.state()}")
+
+
+def test_a_race_runs_and_stops_between_two_tokens(monkeypatch):
+    stage, racer = Stage(monkeypatch), Racer()
+    racer.start(Wish("m", "p", 5))
+    stage.go.release()
+    assert until(racer, lambda s: s.race is not None).stage == "racing"
+    racer.stop()
+    stage.go.release()
+    over = until(racer, lambda s: not s.busy)
+    assert (over.stage, over.race.state, over.failed, over.refusal) == ("over", "stopped", False, None)
+
+
+def test_the_second_race_waits_for_the_first(monkeypatch):
+    stage, first, second = Stage(monkeypatch), Racer(), Racer()
+    first.start(Wish("m", "p", 1))
+    until(first, lambda s: s.stage == "warming")
+    second.start(Wish("m", "p", 1))
+    assert until(second, lambda s: s.stage == "waiting").before == 1
+    stage.go.release()
+    until(first, lambda s: not s.busy)
+    until(second, lambda s: s.stage == "warming")
+    stage.go.release()
+    assert until(second, lambda s: not s.busy).race.n == 1
+
+
+def test_a_new_start_replaces_the_race_at_hand(monkeypatch):
+    stage, racer = Stage(monkeypatch), Racer()
+    racer.start(Wish("m", "p", 3))
+    key = until(racer, lambda s: s.stage == "warming").key
+    racer.start(Wish("m", "other", 2))
+    assert stage.stops[0].is_set()
+    for _ in range(4):
+        stage.go.release()
+    over = until(racer, lambda s: not s.busy)
+    assert over.key != key
+    assert (over.wish.prompt, over.race.n, over.race.state) == ("other", 2, "done")
+
+
+def test_what_the_engine_declines_is_a_sentence(monkeypatch):
+    Stage(monkeypatch, error=Refusal("too_many_new", model="m", P=1000, new=50, room=25, limit=1024))
+    racer = Racer()
+    racer.start(Wish("m", "p", 50))
+    refused = until(racer, lambda s: not s.busy)
+    assert refused.refusal.code == "too_many_new"
+    test, _ = opened(refused)
+    assert any("1,024" in w.value and "25" in w.value for w in test.warning)
+
+
+def test_a_race_nobody_looks_at_ends(monkeypatch):
+    stage, racer = Stage(monkeypatch), Racer()
+    monkeypatch.setattr(runner, "UNSEEN_S", -1.0)  # any time is too long
+    racer.start(Wish("m", "p", 50))
+    for _ in range(3):
+        stage.go.release()
+    assert until(racer, lambda s: not s.busy).stage == "over"
+
+
+def test_first_come_first_served():
+    line, order, here = Line(), [], [threading.Event() for _ in range(3)]
+    leave = threading.Event()
+
+    def person(i: int) -> None:
+        with line.turn(lambda n: here[i].set(), lambda: False) as mine:
+            assert mine
+            here[i].set()
+            order.append(i)
+            assert leave.wait(30)
+
+    people = [threading.Thread(target=person, args=(i,)) for i in range(3)]
+    for i, one in enumerate(people):
+        one.start()
+        assert here[i].wait(30)
+    leave.set()
+    for one in people:
+        one.join(30)
+    assert order == [0, 1, 2]
