@@ -72,7 +72,7 @@ class Learner:
         self._before: Run | None = None  # the run before this one, shown until this one has its prefill
         self._wanted = 0
         self._compare = True
-        self._stage: Literal["idle", "model", "passes"] = "idle"
+        self._model_there = False
         self._refusal: Refusal | None = None
         self._failed = False
         self._worker: threading.Thread | None = None
@@ -99,7 +99,7 @@ class Learner:
     def progress(self) -> Progress:
         with self._change:
             room = self._session.room if self._session and self._run else None
-            stage = self._stage if self._has_work() else "idle"
+            stage = "idle" if not self._has_work() else "passes" if self._model_there else "model"
             return Progress(stage, self._done(), self._wanted, room, self._refusal, self._failed)
 
     def owns(self, run: Run) -> bool:
@@ -117,7 +117,7 @@ class Learner:
             self._session, self._run = None, None
             self._wanted = max(1, wanted if wanted is not None else settings.new)
             self._compare, self._refusal, self._failed = compare, None, False
-            self._stage = "model"
+            self._model_there = False
             self._wake()
 
     def extend(self, to: int, *, wait: float = 0.0) -> None:
@@ -140,7 +140,7 @@ class Learner:
             self._wanted = max(1, self._done())
             if self._session is None and self._run is None:
                 self._turn += 1
-                self._settings, self._wanted, self._stage = None, 0, "idle"
+                self._settings, self._wanted = None, 0
             self._change.notify_all()
 
     def compare(self, on: bool) -> None:
@@ -185,8 +185,6 @@ class Learner:
                         self._session, self._run, self._before = session, session.run, None
                         self._wanted = min(self._wanted, self._done() + session.room)
                     self._refusal, self._failed = refusal, failed
-                    if not self._has_work():
-                        self._stage = "idle"
                 self._change.notify_all()
 
     def _one_pass(self, turn: int, settings: Settings, session: Session | None, compare: bool) -> Session:
@@ -197,7 +195,7 @@ class Learner:
         model = warm.model(settings.model)
         with self._change:
             if self._turn == turn:
-                self._stage = "passes"
+                self._model_there = True
         from kvviz.engine import Session  # torch is there now
 
         session = Session(model, settings.prompt, settings.sampling, compare=compare)

@@ -1,0 +1,197 @@
+"""The learner's worker: targets are absolute, Stop falls between two passes, a new run drops the old one."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from kvviz.records import Sampling
+from kvviz.refusal import Refusal
+from kvviz.ui import learner as module
+from kvviz.ui import warm
+from kvviz.ui.learner import Learner, Settings
+
+PROMPT = "Dorothy and the Tin Woodman"  # 9 tokens of story-gpt2
+
+
+def settings(prompt: str = PROMPT, new: int = 3, model: str = "story-gpt2") -> Settings:
+    return Settings(model, prompt, Sampling(), new)
+
+
+def until(condition, seconds: float = 120.0) -> None:
+    """Waits for the worker; a test that never gets there fails by name."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the worker did not get there"
+        time.sleep(0.005)
+
+
+def finished(learner: Learner) -> bool:
+    return not learner.progress().busy
+
+
+@pytest.fixture
+def learner():
+    made = Learner()
+    yield made
+    made.stop()
+
+
+def lengths(learner: Learner) -> list[int]:
+    return [s.length_after for s in learner.run.steps]
+
+
+def test_a_run_stops_at_its_new_tokens(learner):
+    learner.start(settings(new=3), compare=True)
+    until(lambda: finished(learner))
+    assert lengths(learner) == [9, 10, 11]
+    assert learner.run.compared
+    assert learner.progress().room == 1024 - 11
+
+
+def test_five_presses_are_five_passes_however_they_arrive(learner):
+    learner.start(settings(new=1), compare=False)
+    until(lambda: finished(learner))
+    for to in (2, 3, 3, 6, 4):  # messages that overtook each other, one twice
+        learner.extend(to)
+    until(lambda: finished(learner))
+    assert lengths(learner) == [9, 10, 11, 12, 13, 14]
+
+
+def test_extend_waits_for_its_pass(learner):
+    learner.start(settings(new=1), compare=False)
+    until(lambda: finished(learner))
+    learner.extend(2, wait=60)
+    assert len(learner.run.steps) == 2
+
+
+def test_stop_falls_between_two_passes(learner):
+    learner.start(settings(new=200), compare=True)
+    until(lambda: learner.run is not None and len(learner.run.steps) >= 5)
+    learner.stop()
+    until(lambda: finished(learner))
+    run = learner.run
+    assert 5 <= len(run.steps) < 200
+    assert all(s.kv_shape[4] == s.length_after == 9 + s.index for s in run.steps)
+    assert all(s.twin is not None for s in run.steps)
+    stopped_at = len(run.steps)
+    learner.extend(stopped_at + 1, wait=60)  # and it can go on from there
+    assert len(learner.run.steps) == stopped_at + 1
+
+
+def test_a_run_started_during_a_run_replaces_it_whole(learner):
+    learner.start(settings(new=300), compare=False)
+    until(lambda: learner.run is not None and len(learner.run.steps) >= 2)
+    learner.start(settings(prompt="The king", new=4), compare=False)
+    until(lambda: finished(learner))
+    assert learner.run.prompt == "The king"
+    assert len(learner.run.steps) == 4
+
+
+def test_the_old_run_stays_until_the_new_one_has_its_prefill(learner, monkeypatch):
+    learner.start(settings(new=1), compare=False)
+    until(lambda: finished(learner))
+    first, gate = learner.run, threading.Event()
+    real = warm.model
+    monkeypatch.setattr(module.warm, "model", lambda name: (gate.wait(60), real(name))[1])
+    learner.start(settings(prompt="The king", new=1), compare=False)
+    assert learner.run is first
+    assert not learner.owns(first)
+    gate.set()
+    until(lambda: finished(learner))
+    assert learner.run.prompt == "The king"
+    assert learner.owns(learner.run)
+
+
+def test_a_run_ends_where_the_positions_do(learner):
+    prompt = "the" + " the" * 1021
+    learner.start(settings(prompt=prompt, new=50), compare=False)
+    until(lambda: finished(learner))
+    run, progress = learner.run, learner.progress()
+    assert run.length == 1024
+    assert len(run.steps) == 1024 - run.P + 1
+    assert progress.at_limit
+    assert progress.refusal is None
+    learner.extend(10**6, wait=5)
+    assert learner.run is run
+
+
+def test_what_can_not_be_run_is_refused_with_its_code(learner):
+    learner.start(settings(prompt="the" + " the" * 1200), compare=False)
+    until(lambda: finished(learner))
+    assert learner.progress().refusal.code == "too_long"
+    learner.start(settings(model="no-such-model"), compare=False)
+    until(lambda: finished(learner))
+    assert isinstance(learner.progress().refusal, Refusal)
+    assert learner.progress().refusal.code == "unknown_model"
+    assert not learner.progress().failed
+
+
+def test_a_pass_that_breaks_keeps_all_before_it(learner, monkeypatch, caplog):
+    learner.start(settings(new=2), compare=False)
+    until(lambda: finished(learner))
+    monkeypatch.setattr(learner.session, "decode_one_token", lambda: 1 / 0)
+    learner.extend(3, wait=60)
+    assert learner.progress().failed
+    assert lengths(learner) == [9, 10]
+    assert "ZeroDivisionError" in caplog.text
+    learner.start(settings(new=2), compare=False)
+    until(lambda: finished(learner))
+    assert not learner.progress().failed
+    assert lengths(learner) == [9, 10]
+
+
+def test_stop_before_the_first_pass_starts_nothing(learner, monkeypatch):
+    gate, real = threading.Event(), warm.model
+    monkeypatch.setattr(module.warm, "model", lambda name: (gate.wait(60), real(name))[1])
+    learner.start(settings(), compare=False)
+    learner.stop()
+    gate.set()
+    assert finished(learner)
+    assert learner.run is None and learner.settings is None
+
+
+def test_compare_can_change_between_passes(learner):
+    learner.start(settings(new=2), compare=False)
+    until(lambda: finished(learner))
+    learner.compare(True)
+    learner.extend(3, wait=60)
+    assert [s.twin is not None for s in learner.run.steps] == [False, False, True]
+
+
+def test_an_idle_worker_ends(learner, monkeypatch):
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
+    learner.start(settings(new=1), compare=False)
+    until(lambda: finished(learner))
+    until(lambda: learner._worker is None)
+    learner.extend(2, wait=60)
+    assert len(learner.run.steps) == 2
+
+
+def test_sixteen_threads_ask_for_a_model_and_one_loads(monkeypatch):
+    from kvviz.models import loading
+
+    calls = []
+    real = loading.load
+    monkeypatch.setattr(loading, "load", lambda name: (calls.append(name), real(name))[1])
+    monkeypatch.setattr(warm, "_slots", {})
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(warm.model("story-gpt2"))) for _ in range(16)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(120)
+    assert calls == ["story-gpt2"]
+    assert len(found) == 16 and len({id(m) for m in found}) == 1
+
+
+def test_a_model_that_is_not_there_says_so_and_can_be_tried_again(monkeypatch):
+    monkeypatch.setattr(warm, "_slots", {})
+    with pytest.raises(Refusal) as caught:
+        warm.model("gpt2-large")
+    assert caught.value.code == "not_on_disk"
+    assert warm.status("gpt2-large").stage == "failed"
+    warm.forget("gpt2-large")
+    assert warm.status("gpt2-large").stage == "asleep"
