@@ -3,14 +3,38 @@ their own Q and K under the causal mask, so scores, weights and slabs agree with
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from kvviz.records import MachineFacts, ModelFacts, Proof, Run, Sampling, StepRecord, TwinPass
 
 MACHINE = MachineFacts("cpu", "Test CPU", 2, "3.11", "2.13.0", "5.24.0", "Linux x86_64")
-WORDS = (
-    " the| who| and| Wood|man| Dorothy| said|,|.| in| a| little| wind| princess| was| to| of| it|\n| F|or|othy"
-).split("|")
+WORDS = [
+    *(" the", " who", " and", " Wood", "man", " Dorothy", " said", ",", ".", " in", " a", " little", " wind"),
+    *(" princess", " was", " to", " of", " it", "\n", " F", "or", "othy"),
+]
+
+# Runs that the player is shown on: by name, what `make_run` takes.
+PLAYER_CASES: dict[str, dict] = {
+    "six": {"layers": 6, "heads": 8, "head_dim": 32, "P": 9, "N": 68},
+    "twelve": {"layers": 12, "heads": 12, "head_dim": 64, "P": 64, "N": 65},
+    "thirty": {"layers": 30, "heads": 9, "kv_heads": 3, "head_dim": 64, "P": 20, "N": 20, "positions": "rotary"},
+    "shared": {"layers": 6, "heads": 8, "kv_heads": 2, "head_dim": 32, "P": 9, "N": 12, "positions": "rotary"},
+    "long": {"layers": 6, "heads": 8, "head_dim": 32, "P": 180, "N": 24},
+    "thousand": {"layers": 2, "heads": 4, "head_dim": 16, "P": 1000, "N": 4},
+    "markup": {
+        "prompt": [
+            *(b"<b>", b"bold", b"</", b"b>", b"<script>", b"alert(1)", b"</script>"),
+            *(b" $x$", b" *y*", b" :smile:", b" [z](w)"),
+        ],
+        "chosen": [b"<i>", b"{token}", b"[q](w)", b"\xf0\x9f", b"\x99\x82", b"\n\n"],
+        "N": 7,
+    },
+    "alone": {"layers": 6, "heads": 8, "head_dim": 32, "P": 9, "N": 20, "compared": False},
+    "one": {"layers": 1, "heads": 1, "head_dim": 8, "P": 1, "N": 1},
+    "none": {"layers": 6, "heads": 8, "head_dim": 32, "P": 9, "N": 0},
+}
 
 
 def model_facts(layers: int, heads: int, kv_heads: int, head_dim: int, **other: object) -> ModelFacts:
@@ -62,15 +86,13 @@ def make_run(
     )
     for index in range(N):
         named = identify(chosen[index]) if chosen and index < len(chosen) else None
-        step, extra = next_step(run, named=named, compared=compared, seed=seed)
-        run = run.with_step(step, extra)
+        step = next_step(run, named=named, compared=compared, seed=seed)
+        run = run.with_step(step, pieces)
     return run
 
 
-def next_step(
-    run: Run, *, named: int | None = None, compared: bool | None = None, seed: int = 0
-) -> tuple[StepRecord, dict[int, bytes]]:
-    """The pass after the last one of `run`, and the bytes of ids it brings in (none here)."""
+def next_step(run: Run, *, named: int | None = None, compared: bool | None = None, seed: int = 0) -> StepRecord:
+    """The pass after the last one of `run`. It chooses `named`, or one of WORDS."""
     m, index, before = run.model, len(run.steps), run.length
     rng = np.random.default_rng([seed, index])
     rows = run.P if index == 0 else 1
@@ -104,7 +126,7 @@ def next_step(
             Proof("same_kv", "holds", delta / 2, 1e-3),
             *proofs,
         ]
-    step = StepRecord(
+    return StepRecord(
         index=index,
         phase="prefill" if index == 0 else "decode",
         ids=run.prompt_ids if index == 0 else run.ids[-1:],
@@ -129,4 +151,14 @@ def next_step(
         predictions=rng.integers(0, len(WORDS), rows) if index == 0 else None,
         prediction_probs=rng.uniform(0.05, 0.9, rows).astype(np.float32) if index == 0 else None,
     )
-    return step, {}
+
+
+def failing(run: Run, step: int, verdict: str = "fails") -> Run:
+    """The run with a twin that chose another token at `step`, and proofs that say so."""
+    bad = run.steps[step]
+    other = int(bad.top_ids[1])
+    proofs = (Proof("tokens", verdict, 1, 0), Proof("logits", verdict, 0.25, 1e-3), *bad.proofs[2:])
+    twin = dataclasses.replace(bad.twin, chosen=other, same_token=False, max_abs_dlogit=0.25)
+    steps = list(run.steps)
+    steps[step] = dataclasses.replace(bad, twin=twin, proofs=proofs)
+    return dataclasses.replace(run, steps=tuple(steps), key=f"{run.key}-{verdict}")

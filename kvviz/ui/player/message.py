@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from kvviz.records import Run, StepRecord
-from kvviz.records.tokens import label
+from kvviz.records.tokens import character_groups, label
 
 LIMIT = 1_000_000  # bytes of one message, never more
 FILL = 400_000  # bytes up to which a message also carries what will be wanted next
@@ -146,7 +146,7 @@ def prefill_attention(weights: np.ndarray) -> np.ndarray:
     With W = min(P, WINDOW) and a = P - W: the triangle of rows a .. P-1 over columns a .. i, row by
     row; if a > 0, then for those rows the sum of the columns before a, and the whole last row.
     """
-    H, P, _ = weights.shape
+    P = weights.shape[1]
     a = P - min(P, WINDOW)
     square = weights[:, a:, a:]
     i, j = np.tril_indices(P - a)
@@ -260,12 +260,23 @@ def _add_ahead(blob: _Blob, run: Run, have: Have, focus: Focus) -> None:
         held = [have.attention.get((layer, h), 0) for h in range(H)]
         lacking = [range(h, h + 1) for h in range(H) if held[h] < len(run.steps)]
         groups = [range(H)] if len(set(held)) == 1 else lacking
-        complete = all([_add_attention(blob, run, have, layer, g, FILL) for g in groups])
-        if not (_add_headnorms(blob, run, have, layer, FILL) and complete):
+        complete = [_add_attention(blob, run, have, layer, g, FILL) for g in groups]
+        if not (_add_headnorms(blob, run, have, layer, FILL) and all(complete)):
             return
     for head in range(H) if focus.slab else ():
         if not _add_slab(blob, run, have, focus.layer, head, FILL):
             return
+
+
+def shared_characters(run: Run) -> list[list[Any]]:
+    """[start, end, label] of tokens that only together make whole characters."""
+    pieces = [run.pieces.get(int(i), b"") for i in run.ids]
+    try:
+        for piece in pieces:
+            piece.decode()
+    except UnicodeDecodeError:
+        return [[a, b, text] for a, b, text in character_groups(pieces) if b - a > 1]
+    return []
 
 
 def build(run: Run, have: Have, focus: Focus, header: dict[str, Any]) -> bytes:
@@ -315,7 +326,7 @@ def build(run: Run, have: Have, focus: Focus, header: dict[str, Any]) -> bytes:
         },
         "sampling": {"temperature": run.sampling.temperature, "greedy": run.sampling.greedy},
         "device": run.machine.device_name, "repeats": run.repeats, "recorded": run.recorded,
-        "arrays": blob.directory,
+        "groups": shared_characters(run), "arrays": blob.directory,
     }  # fmt: skip
     own = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode()
     text = b'%s,"caller":%s,"prompt":%s,"passes":[%s]}' % (own[:-1], words, prompt, b",".join(texts))

@@ -70,7 +70,7 @@ class Cards {
     setText(this.bytes, words.plain("bytes_n", { bytes: integer(pass ? pass.bytes : 0) }));
     setText(this.formula, `2·${model.L}·${model.Hkv}·${model.D}·${T}·${model.bytes} ${words.plain("bytes_unit")}`);
     this.renderTime(store, s);
-    this.renderNext(pass, model, store);
+    this.renderNext(pass, store, state.substep);
     this.dim(this.shapes, state.substep, "shapes", "cache");
     this.dim(this.time, state.substep, "time");
     this.dim(this.next, state.substep, "next");
@@ -100,9 +100,11 @@ class Cards {
     second.classList.toggle("kvp-w", b !== "" && compared.length >= MEASURED_FROM);
   }
 
-  renderNext(pass, model, store) {
-    const top = pass ? pass.top.slice(0, CANDIDATES).map(([label, p]) => ({ label, p, chosen: false })) : [];
-    if (pass) {
+  // Empty before the logits are there, and with nothing marked before one is chosen.
+  renderNext(pass, store, substep) {
+    const top = pass && reached(substep, "logits") ? pass.top.slice(0, CANDIDATES).map(([label, p]) => ({ label, p, chosen: false })) : [];
+    const chosen = pass && reached(substep, "choose");
+    if (chosen) {
       const rank = pass.top.findIndex(([label]) => label === pass.token);
       if (pass.best) top[0].chosen = true;
       else if (rank >= 0 && rank < top.length) top[rank].chosen = true;
@@ -118,7 +120,7 @@ class Cards {
       setText(bar.value, percent(candidate.p));
       bar.fill.style.width = `${(100 * candidate.p) / most}%`;
     });
-    const name = !pass ? "" : pass.end ? "next_end" : store.sampling.greedy ? "next_greedy" : "next_sampled";
+    const name = !chosen ? "" : pass.end ? "next_end" : store.sampling.greedy ? "next_greedy" : "next_sampled";
     setText(this.note, name ? words.plain(name, { temperature: store.sampling.temperature }) : "");
   }
 }

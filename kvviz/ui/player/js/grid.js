@@ -5,14 +5,17 @@
 const tint = (value, most) => 0.22 + 0.78 * Math.min(1, most ? value / most : 0);
 
 // Opacity of one row's K and V halves: reused ones are muted, and parts of the pass lift their own.
+// A part before Q, K, V has no new rows yet; they get their outline when they are in the cache.
 function shades(scene, isNew) {
   const { substep } = scene.state;
-  const base = isNew ? 1 : 0.5;
+  const there = !isNew || reached(substep, "qkv");
+  const base = !there ? 0 : isNew ? 1 : 0.5;
   const region = isNew ? ["cache", "new"] : ["cache"];
   return {
     k: base * emphasis(substep, ...region, "keys"),
     v: base * emphasis(substep, ...region, "valuerows"),
-    outline: isNew ? emphasis(substep, ...region) : 0,
+    outline: isNew && reached(substep, "append") ? emphasis(substep, ...region) : 0,
+    empty: !there,
   };
 }
 
@@ -50,7 +53,7 @@ function drawCache(p, scene) {
 function drawFoldedCells(p, scene, most, inset, half) {
   const { regions, store } = scene;
   const { columns, cache, row } = regions;
-  const shade = shades(scene, false);
+  const shade = shades(scene, scene.newFrom < columns.first);
   const slivers = Math.min(columns.first, 18);
   const w = (columns.fold - 6) / slivers;
   for (let i = 0; i < slivers; i++) {
@@ -93,7 +96,8 @@ function drawEmpty(p, scene, w, inset) {
     ctx.lineWidth = 1;
     ctx.setLineDash([2, 3]);
     ctx.beginPath();
-    for (let t = T; t < columns.first + columns.slots; t++)
+    const from = shades(scene, true).empty ? Math.max(scene.newFrom, columns.first) : T;
+    for (let t = from; t < columns.first + columns.slots; t++)
       for (let l = 0; l < store.model.L; l++)
         ctx.rect(columns.x(t) + 1.5, cache.y + l * row + inset + 0.5, w - 1, row - 2 * inset - 1);
     ctx.stroke();
@@ -134,32 +138,47 @@ function drawAttentionName(p, scene, y) {
   p.text(where, 0, y + 45, { colour: p.theme.mut, most: LABELS - 2 });
 }
 
-// Decode: how the one query spread its attention, a bar a key; before softmax, its scores.
+// How the current query (in prefill, the last) spread its attention, a bar a key; before softmax, its scores.
 function drawAttention(p, scene) {
   const { regions, store, state, s, T } = scene;
-  const { columns, attention } = regions;
-  const floor = attention.y + attention.h;
+  const { columns, bars } = regions;
+  const floor = bars.y + bars.h;
   drawAttentionName(p, scene, floor - 46);
   p.line(LABELS, floor + 0.5, columns.x(T), floor + 0.5, p.theme.line);
-  const weights = store.weights(state.layer, state.head, s);
-  if (!weights) {
+  if (!reached(state.substep, "scores")) {
+    if (reached(state.substep, "qkv")) drawQuery(p, scene, floor);
+    return;
+  }
+  const weighted = reached(state.substep, "softmax");
+  const weights = weighted ? store.weights(state.layer, state.head, s) : null;
+  const scores = weighted ? null : scoresOf(scene);
+  if (!weights && !scores) {
     p.text(words.plain("fetching"), LABELS + 4, floor - 8, { colour: p.theme.mut });
     return;
   }
-  const before = state.substep === 3 || state.substep === 4;
-  const scores = before ? scoresOf(scene) : null;
   p.faded(emphasis(state.substep, "attention"), () => {
     if (scores) drawScoreBars(p, scene, scores);
     else drawWeightBars(p, scene, weights);
   });
 }
 
+// The query of this pass in its own column, before it has met a key.
+function drawQuery(p, scene, floor) {
+  const { columns } = scene.regions;
+  const x = columns.x(scene.T - 1) + 1;
+  const w = columns.width - Math.max(2, columns.width / 9);
+  p.faded(emphasis(scene.state.substep, "q"), () => {
+    p.round(x, floor - 20, w, 18, 2, { fill: p.theme.q, stroke: p.theme.fg, width: 1.5 });
+    if (w >= 12) p.text("Q", x + w / 2, floor - 7, { size: 11, align: "center", weight: 700, colour: p.theme.bg });
+  });
+}
+
 function drawWeightBars(p, scene, weights) {
   const { regions, T } = scene;
-  const { columns, attention } = regions;
-  const floor = attention.y + attention.h;
+  const { columns, bars } = regions;
+  const floor = bars.y + bars.h;
   const bar = (x, width, weight, label) => {
-    const h = Math.max(1, weight * (attention.h - 12));
+    const h = Math.max(1, weight * (bars.h - 10));
     p.round(x, floor - h, width, h, 2, { fill: p.theme.q });
     if (label) p.text(hundredths(weight), x + width / 2, floor + 12, { size: 10, align: "center", colour: p.theme.mut });
   };
@@ -189,14 +208,14 @@ function strongest(T, weights, n) {
 
 function drawScoreBars(p, scene, scores) {
   const { regions, T } = scene;
-  const { columns, attention } = regions;
-  const floor = attention.y + attention.h;
+  const { columns, bars } = regions;
+  const floor = bars.y + bars.h;
   const seen = scores.slice(columns.first, T);
   const low = Math.min(...seen);
   const span = Math.max(...seen) - low || 1;
   const inset = columns.width >= 28 ? 6 : columns.width >= 20 ? 4 : 2;
   for (let t = columns.first; t < T; t++) {
-    const h = 3 + ((scores[t] - low) / span) * (attention.h - 16);
+    const h = 3 + ((scores[t] - low) / span) * (bars.h - 14);
     const x = columns.x(t) + inset;
     p.round(x + 0.5, floor - h, columns.width - 2 * inset - 2, h, 2, { stroke: p.theme.q, width: 1.4 });
     if (columns.width >= 28) p.text(minus(scores[t].toFixed(1)), columns.x(t) + columns.width / 2 - 1, floor + 12, { size: 10, align: "center", colour: p.theme.mut });

@@ -5,7 +5,7 @@ function describe(scene, x, y) {
   if (!scene.pass) return null;
   if (scene.state.opened === "head") return describeHead(scene, x, y);
   const { regions, store, T } = scene;
-  const { columns, cache, attention, lanes, predictions } = regions;
+  const { columns, cache, square, bars, lanes, predictions } = regions;
   const t = columns.at(x);
   if (t === null || t >= T) return null;
   const within = (r) => r && y >= r.y && y < r.y + r.h;
@@ -18,7 +18,8 @@ function describe(scene, x, y) {
     const [label, p] = scene.pass.predictions[t];
     return [words.plain("hover_prediction", { position: t, token: label, probability: percent(p) })];
   }
-  if (attention && y >= attention.y && y < attention.y + attention.h + 13) return describeWeight(scene, t, y);
+  if (within(square)) return describeWeight(scene, t, queryRow(scene, y));
+  if (bars && y >= bars.y && y < bars.y + bars.h + 13) return describeWeight(scene, t, T - 1);
   if (within(lanes)) {
     const second = y > lanes.y + LANE + 2;
     const name = second ? (t >= scene.newFrom ? "hover_lane_new" : "hover_lane_again") : t >= scene.newFrom ? "hover_lane_new" : "hover_lane_read";
@@ -30,7 +31,9 @@ function describe(scene, x, y) {
 function describeToken(scene, t) {
   const { store } = scene;
   const source = words.plain(t < store.P ? "from_prompt" : "from_step", { step: t - store.P });
-  return [store.labels[t], words.plain("hover_token", { position: t, id: integer(store.ids[t]), source })];
+  const lines = [store.labels[t], words.plain("hover_token", { position: t, id: integer(store.ids[t]), source })];
+  const group = store.groups.find(([start, end]) => t >= start && t < end);
+  return group ? [...lines, words.plain("hover_group", { characters: group[2] })] : lines;
 }
 
 function since(scene, t) {
@@ -65,20 +68,18 @@ function describeLayerCell(scene, t, y) {
   return lines;
 }
 
-function describeWeight(scene, t, y) {
-  const { regions, store, state, s, T } = scene;
-  const query = s === 0 ? queryRow(scene, y) : T - 1;
+function describeWeight(scene, t, query) {
+  const { store, state, T } = scene;
   if (query === null) return null;
   const lines = [words.plain("hover_pair", { query, a: short(store.labels[query]), key: t, b: short(store.labels[t]) })];
+  if (t > query) return [...lines, words.plain(query < store.P ? "hover_masked" : "hover_later")];
   const slab = store.slab(state.layer, state.head, T);
-  if (slab) lines.push(`Q·K/√${store.model.D} ${digits3(scoresOfRow(slab, query, T, store.model.D)[t])}`);
-  if (t > query) lines.push(words.plain("hover_masked"));
-  else {
-    const square = s === 0 ? store.square(state.layer, state.head) : null;
-    const weights = s === 0 ? null : store.weights(state.layer, state.head, s);
-    if (square || weights) lines.push(words.plain("hover_softmax", { weight: digits3(square ? square.at(query, t) : weights(t)) }));
-  }
-  return regions.attention ? lines : null;
+  if (slab) lines.push(`Q·K/√${store.model.D} ${digits3(scoresOfRow(slab, query, query + 1, store.model.D)[t])}`);
+  const pass = query < store.P ? 0 : query - store.P + 1;
+  const square = pass ? null : store.square(state.layer, state.head);
+  const weights = pass ? store.weights(state.layer, state.head, pass) : square && ((key) => square.at(query, key));
+  if (weights) lines.push(words.plain("hover_softmax", { weight: digits3(weights(t)) }));
+  return lines;
 }
 
 function queryRow(scene, y) {

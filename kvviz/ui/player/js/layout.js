@@ -2,8 +2,9 @@
 
 const LABELS = 92; // left column of names
 const SIDE = 236; // cards and the gap before them
-const FOLD = 42; // the column that stands for the folded positions
+const FOLD = 50; // the column that stands for the folded positions
 const WIDTHS = [40, 28, 20, 14]; // a column's width; the next is taken when the positions no longer fit
+const WIDE_WIDTHS = [64, 52, ...WIDTHS]; // where the positions don't grow
 const STEP_OF_FOLD = 8; // fold this many at a time, so that columns stand still in between
 const CHROME = 142; // header, pipeline, proofs, controls
 
@@ -11,11 +12,12 @@ const STRIP = 50; // token chips
 const CACHE_TOP = 82;
 const CARDS = 446; // the side cards, which the stage is never shorter than when they stand beside it
 const LANE = 15;
+const BARS = 58; // attention of one query, where the square of all stands above it
 
 // Columns for T positions and the one to come. `first` is the oldest not folded.
-function columnsFor(available, T) {
+function columnsFor(available, T, widths = WIDTHS) {
   const room = Math.max(available, 200);
-  for (const width of WIDTHS) {
+  for (const width of widths) {
     const slots = Math.floor(room / width);
     if (T + 1 <= slots) return makeColumns(width, 0, 0, slots);
   }
@@ -40,21 +42,23 @@ function makeColumns(width, first, fold, slots) {
   };
 }
 
-// Regions of the stage by mode. `height` is what the whole player may take.
-function regionsFor({ width, height, wide, mode, L, T }) {
+// Regions of the stage by mode. `height` is what the whole player may take. Attention is a `square` of
+// queries by keys, `bars` of the current query, or where there is room both, one over the other.
+function regionsFor({ width, height, wide, mode, L, T, prefill }) {
   const stage = height - CHROME;
   const gridWidth = wide ? width - SIDE : width;
-  const columns = columnsFor(gridWidth - LABELS - 6, T);
+  const columns = columnsFor(gridWidth - LABELS - 6, T, mode === "prefill" ? WIDE_WIDTHS : WIDTHS);
   const lanes = 2 * LANE + 4;
   if (mode === "prefill") {
     const most = Math.min(140, stage * 0.28);
     const row = Math.min(20, most / L);
-    const square = CACHE_TOP + row * L + 12;
+    const top = CACHE_TOP + row * L + 12;
     const predictions = 52;
+    const square = { y: top, h: Math.min(stage - top - predictions - 8, 300) };
     return {
-      stage, width, gridWidth, columns, row, wide,
+      stage, width, gridWidth, columns, row, wide, square,
       cache: { y: CACHE_TOP, h: row * L },
-      attention: { y: square, h: Math.min(stage - square - predictions - 8, 300), bars: 0 },
+      bars: null,
       predictions: { y: stage - predictions, h: predictions },
       lanes: null,
     };
@@ -65,12 +69,15 @@ function regionsFor({ width, height, wide, mode, L, T }) {
   const cache = { y: CACHE_TOP, h: Math.max(row * L, 120) }; // an opened layer needs room even in a shallow model
   const attentionTop = cache.y + cache.h + 12;
   const used = wide ? Math.min(stage, Math.max(CARDS, attentionTop + 90 + numbers + 10 + lanes)) : stage;
-  const bars = clamp(used - attentionTop - numbers - 10 - lanes, 40, 140);
-  const lanesTop = attentionTop + bars + numbers + 10;
+  const room = clamp(used - attentionTop - numbers - 10 - lanes, 40, 140);
+  const both = room >= 110;
+  const whole = { y: attentionTop, h: room };
+  const lanesTop = attentionTop + room + numbers + 10;
   return {
     stage: wide ? used : lanesTop + lanes + 2,
     width, gridWidth, columns, row, wide, cache,
-    attention: { y: attentionTop, h: bars },
+    square: both ? { y: attentionTop, h: room - BARS - 8 } : prefill ? whole : null,
+    bars: both ? { y: attentionTop + room - BARS, h: BARS } : prefill ? null : whole,
     lanes: { y: lanesTop, h: lanes },
     predictions: null,
   };
@@ -104,5 +111,10 @@ const PARTS = [
 // Opacity of a region under the part lit now, if any.
 function emphasis(substep, ...regions) {
   if (substep === null) return 1;
-  return regions.some((r) => PARTS[substep].lit.includes(r)) ? 1 : 0.24;
+  return regions.some((r) => PARTS[substep].lit.includes(r)) ? 1 : 0.28;
+}
+
+// Whether a part of the pass has been done: all have, when none is lit.
+function reached(substep, name) {
+  return substep === null || substep >= PARTS.findIndex((part) => part.name === name);
 }

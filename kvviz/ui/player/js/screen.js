@@ -42,7 +42,7 @@ class Screen {
     const T = pass ? pass.T : store.P;
     const wide = this.root.clientWidth >= 900;
     const { unit, width, height } = this.fit(wide);
-    const regions = regionsFor({ width, height, wide, mode: this.mode, L: store.model.L, T });
+    const regions = regionsFor({ width, height, wide, mode: this.mode, L: store.model.L, T, prefill: s === 0 });
     return { store, state, s, pass, T, newFrom: pass ? pass.before : T, regions, unit, mode: this.mode };
   }
 
@@ -116,8 +116,9 @@ class Screen {
     if (!scene.pass) return undefined;
     if (level === "layer") drawLayer(p, inner);
     else drawCache(p, inner);
-    if (scene.s === 0) drawSquare(p, inner);
-    else drawAttention(p, inner);
+    if (scene.s === 0 && scene.regions.square) drawSquare(p, inner);
+    else if (scene.regions.square) drawEarlierQueries(p, inner);
+    if (scene.regions.bars) drawAttention(p, inner);
     if (scene.regions.lanes) drawLanes(p, inner);
     drawPredictions(p, inner);
     return undefined;

@@ -1,27 +1,35 @@
 // Prefill's Tq x T square in the columns of the grid: scores, then the mask, then the weights.
 
-// Rows from `first` on, each `h` high; the square is drawn no larger than its cells are wide.
+// Heights of a row where rows are added step by step: they stand still until the next is needed.
+const ROW_HEIGHTS = [8, 6, 4, 3, 2];
+
+// Which queries are drawn, and where: those in view, as high as they can be.
 function squareRows(scene) {
-  const { regions, T } = scene;
-  const { columns, attention } = regions;
-  const rows = T - columns.first;
-  const h = Math.min(attention.h / rows, columns.width);
-  return { first: columns.first, rows, h, top: attention.y + attention.h - rows * h };
+  const { regions, T, s, mode } = scene;
+  const { columns, square } = regions;
+  const queries = s === 0 ? T : T - 1; // later the current one stands below, as bars
+  if (mode === "prefill" || !regions.bars) {
+    const rows = queries - columns.first;
+    const h = Math.min(square.h / rows, columns.width);
+    return { first: columns.first, rows, h, top: square.y + square.h - rows * h };
+  }
+  const h = ROW_HEIGHTS.find((height) => queries * height <= square.h) || ROW_HEIGHTS[ROW_HEIGHTS.length - 1];
+  const rows = Math.min(queries - (s === 0 ? columns.first : 0), Math.floor(square.h / h));
+  return { first: queries - rows, rows, h, top: square.y };
 }
 
 function drawSquare(p, scene) {
   const { regions, store, state, T } = scene;
-  const { attention } = regions;
   const { substep } = state;
-  drawAttentionName(p, scene, attention.y + attention.h - 46);
+  if (!regions.bars) drawAttentionName(p, scene, regions.square.y + regions.square.h - 46);
   const square = store.square(state.layer, state.head);
-  const stage = substep === null || substep > 5 ? "softmax" : ["none", "none", "none", "scores", "mask", "softmax"][substep];
+  const stage = ["softmax", "mask", "scores"].find((name) => reached(substep, name)) || "none";
   const scores = stage === "scores" || stage === "mask" ? squareScores(scene) : null;
   if (!square || ((stage === "scores" || stage === "mask") && !scores)) {
-    p.text(words.plain("fetching"), LABELS + 4, attention.y + 14, { colour: p.theme.mut });
+    p.text(words.plain("fetching"), LABELS + 4, regions.square.y + 14, { colour: p.theme.mut });
     return;
   }
-  p.faded(emphasis(substep, "attention"), () => {
+  p.faded(emphasis(substep, "attention", "q"), () => {
     drawSquareCells(p, scene, stage, square, scores);
     if (stage === "none") return;
     const { first, h, top } = squareRows(scene);
@@ -41,6 +49,7 @@ function drawSquareCells(p, scene, stage, square, scores) {
   for (let r = 0; r < rows; r++) {
     const i = first + r;
     const y = top + r * h;
+    if (reached(state.substep, "qkv")) p.box(LABELS - 7, y, 4, h - gap, p.theme.q); // the query that this row belongs to
     if (stage === "none" || r >= shown) {
       p.round(columns.x(first), y, columns.x(T) - columns.x(first) - 1, h - gap, 2, { stroke: p.theme.line });
       continue;
@@ -52,13 +61,44 @@ function drawSquareCells(p, scene, stage, square, scores) {
       else if (stage === "softmax") {
         p.box(x, y, w, h - gap, p.theme.card);
         p.box(x, y, w, h - gap, p.theme.q, shadeOf(square.at(i, t)));
-      } else p.box(x, y, w, h - gap, p.theme.q, 0.08 + 0.62 * ((scores[r][t] - scores.low) / scores.span));
+      } else p.box(x, y, w, h - gap, p.theme.q, 0.06 + 0.64 * ((scores[r].values[t] - scores[r].low) / scores[r].span));
     }
     if (columns.fold && stage === "softmax") {
       p.box(LABELS + 1, y, columns.fold - 6, h - gap, p.theme.card);
       p.box(LABELS + 1, y, columns.fold - 6, h - gap, p.theme.q, shadeOf(square.folded(i, first)));
     }
   }
+}
+
+// The queries before the current one, each row as it was in its own pass: asked once, and not kept.
+function drawEarlierQueries(p, scene) {
+  const { regions, store, state, T } = scene;
+  const { columns } = regions;
+  const { first, rows, h, top } = squareRows(scene);
+  const gap = h >= 6 ? 1 : 0.5;
+  const w = columns.width - (columns.width >= 20 ? 2.5 : 1);
+  const square = store.square(state.layer, state.head);
+  if (!square) return;
+  p.text(words.plain("earlier_queries"), 0, top + 10, { colour: p.theme.mut, most: LABELS - 6 });
+  p.text(words.plain("earlier_used"), 0, top + 26, { colour: p.theme.mut, most: LABELS - 6 });
+  p.faded(0.5 * emphasis(state.substep, "attention"), () => {
+    for (let r = 0; r < rows; r++) {
+      const i = first + r;
+      const y = top + r * h;
+      const weights = i < store.P ? null : store.weights(state.layer, state.head, i - store.P + 1);
+      if (i >= store.P ? !weights : i < square.first) continue;
+      for (let t = Math.max(columns.first, i < store.P ? square.first : 0); t <= Math.min(i, T - 1); t++)
+        p.box(columns.x(t) + 1, y, w, h - gap, p.theme.q, 0.06 + 0.94 * shadeOf(weights ? weights(t) : square.at(i, t)));
+      const hidden = columns.x(Math.min(T, i < store.P ? store.P : i + 1)) - columns.x(Math.max(i + 1, columns.first));
+      if (hidden > 0) p.box(columns.x(Math.max(i + 1, columns.first)) + 1, y, hidden - 2, h - gap, p.theme.masked);
+      if (columns.fold) {
+        let sum = 0;
+        if (weights) for (let t = 0; t < columns.first; t++) sum += weights(t);
+        else sum = square.folded(i, columns.first);
+        p.box(LABELS + 1, y, columns.fold - 6, h - gap, p.theme.q, 0.06 + 0.94 * shadeOf(sum));
+      }
+    }
+  });
 }
 
 // Small weights must still be seen: the square root, on a scale from 0 to 1.
@@ -73,18 +113,12 @@ function squareScores(scene) {
   const key = [store.key, state.layer, state.head, first, T].join();
   if (squareScores.key !== key) {
     const all = [];
-    let low = Infinity;
-    let high = -Infinity;
     for (let i = first; i < T; i++) {
-      const row = scoresOfRow(slab, i, T, store.model.D);
-      for (let t = first; t < T; t++) {
-        low = Math.min(low, row[t]);
-        high = Math.max(high, row[t]);
-      }
-      all.push(row);
+      const values = scoresOfRow(slab, i, T, store.model.D);
+      const seen = values.slice(first);
+      const low = Math.min(...seen);
+      all.push({ values, low, span: Math.max(...seen) - low || 1 }); // each row on its own scale, as softmax takes it
     }
-    all.low = low;
-    all.span = high - low || 1;
     squareScores.key = key;
     squareScores.value = all;
   }
@@ -97,19 +131,21 @@ function drawPredictions(p, scene) {
   const { columns, predictions } = regions;
   if (!predictions || !pass.predictions) return;
   const { y } = predictions;
+  const done = reached(state.substep, "logits");
   p.text(words.plain("predictions"), 0, y + 22, { colour: p.theme.mut, most: LABELS - 4 });
   p.faded(emphasis(state.substep, "next", "ghost"), () => {
     for (let t = columns.first; t < T; t++) {
-      const used = t === T - 1;
+      const used = t === T - 1 && reached(state.substep, "choose");
       const x = columns.x(t);
       const style = used ? { stroke: p.theme.fg, width: 2 } : { stroke: p.theme.line, dash: [3, 3] };
       p.round(x + 1, y + 2, columns.width - 3, 44, 8, { fill: used ? p.theme.card : undefined, ...style });
       const colour = used ? p.theme.fg : p.theme.mut;
+      if (!done) continue;
       const label = pass.predictions[t][0];
       const options = { size: 10.5, mono: true, align: "center", colour, weight: used ? 700 : 400 };
       if (columns.width >= 28) p.text(label, x + columns.width / 2 - 0.5, y + 28, { ...options, most: columns.width - 6 });
       else drawUpright(p, label, x + columns.width / 2, y + 24, options);
-      if (!used) p.line(x + 5, y + 24, x + columns.width - 6, y + 24, p.theme.mut, 0.8);
+      if (t < T - 1 && reached(state.substep, "choose")) p.line(x + 5, y + 24, x + columns.width - 6, y + 24, p.theme.mut, 0.8);
     }
   });
 }

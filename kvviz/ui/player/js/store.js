@@ -68,7 +68,7 @@ class RunStore {
 
   // Add what a message brings. False when it starts after what is known: something was lost.
   merge({ header, buffer, base }) {
-    for (const name of ["repeats", "recorded", "sampling", "device", "total"]) this[name] = header[name];
+    for (const name of ["repeats", "recorded", "sampling", "device", "total", "groups"]) this[name] = header[name];
     if (header.prompt.length && !this.labels.length) {
       this.labels = header.prompt[0].slice();
       this.ids = header.prompt[1].slice();

@@ -37,7 +37,7 @@ class Strip {
         next && scene.pass && scene.pass.end ? "end" : "",
       ];
       list.push({
-        text: store.labels[t],
+        text: next && !reached(state.substep, "choose") ? "" : store.labels[t],
         kind: kind.filter(Boolean).join(" "),
         x: columns.x(t) + 1,
         w: columns.width - 3,
@@ -83,6 +83,10 @@ function drawPositions(p, scene) {
   p.text(words.plain("tokens"), 0, STRIP - 12, { colour: p.theme.mut });
   p.text(words.plain("positions"), 0, STRIP + 12, { colour: p.theme.mut, size: 10.5 });
   p.faded(emphasis(state.substep, "tokens"), () => {
+    for (const [start, end] of store.groups) {
+      const from = Math.max(start, columns.first);
+      if (from < Math.min(end, T)) p.line(columns.x(from) + 2, STRIP + 2, columns.x(Math.min(end, T)) - 4, STRIP + 2, p.theme.fg, 1.4);
+    }
     const every = columns.width >= 20 ? 1 : 5;
     for (let t = columns.first; t < T; t++) {
       const last = t === T - 1;
@@ -91,6 +95,10 @@ function drawPositions(p, scene) {
       p.text(String(t), columns.x(t) + columns.width / 2 - 0.5, STRIP + 12, {
         size: 10, align: "center", colour: last ? p.theme.fg : p.theme.mut, weight: last ? 700 : 400,
       });
+    }
+    if (columns.fold) {
+      const folded = words.plain("folded_n", { positions: integer(columns.first) });
+      p.text(folded, LABELS + (columns.fold - 4) / 2, STRIP + 12, { size: 10, align: "center", colour: p.theme.mut, most: columns.fold - 2 });
     }
     if (columns.width < 40) return;
     drawSpan(p, columns, 0, Math.min(store.P, T), words.plain("prompt_n", { tokens: integer(store.P) }));
