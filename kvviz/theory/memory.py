@@ -16,6 +16,6 @@ def human(n: int) -> str:
             break
         value, unit = value / 1024, larger
     if unit == "bytes":
-        return f"{n} bytes"
+        return f"{n:,} bytes"
     digits = 2 if value < 10 else 1 if value < 100 else 0
     return f"{value:,.{digits}f} {unit}"

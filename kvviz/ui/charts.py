@@ -10,7 +10,6 @@ import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import pandas as pd
 import plotly.graph_objects as go
 import plotly.io
 import streamlit as st
@@ -67,7 +66,7 @@ def chart(
         st.markdown(how)
     if table:
         with right.expander(t("figures", "label.numbers")):
-            st.dataframe(pd.DataFrame(dict(table)), hide_index=True, key=f"table-{key}")
+            st.dataframe(dict(table), hide_index=True, key=f"table-{key}")
 
 
 def draw(name: str, run: Run, *, key: str, step: int, layer: int = 0, head: int = 0) -> None:
