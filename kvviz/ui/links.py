@@ -54,9 +54,9 @@ def whole(text: str) -> int | None:
 
 
 def real(text: str) -> float | None:
-    """A finite number, or None."""
+    """A finite number as Streamlit's binding reads it, or None."""
     try:
-        value = float(text) if text.isascii() else math.nan
+        value = float(text)
     except ValueError:
         return None
     return value if math.isfinite(value) else None
@@ -90,10 +90,11 @@ def check_settings(values: Mapping[str, str], models: Sequence[str]) -> list[Not
     for name, (least, greatest) in {**WHOLE, **REAL}.items():
         if name not in values:
             continue
-        number = whole(values[name]) if name in WHOLE else real(values[name])
-        if number is None or not least <= number <= greatest:
-            range_ = {"least": f"{least:,}", "greatest": f"{greatest:,}"}
-            notes.append(Note("note_range", {"name": name, "value": shorten(values[name]), **range_}))
+        number = real(values[name])
+        if number is None or not least <= number <= greatest or (name in WHOLE and not number.is_integer()):
+            section = "note_whole" if name in WHOLE else "note_range"
+            limits = {"least": f"{least:,}", "greatest": f"{greatest:,}"}
+            notes.append(Note(section, {"name": name, "value": shorten(values[name]), **limits}))
     return notes
 
 

@@ -85,6 +85,8 @@ def _read_link(entries: list[catalog.Entry]) -> None:
     state.add_notes([*links.check_settings(values, [e.name for e in entries]), *notes])
     if place:
         state.ask(place)
+    if asked := links.language(values):  # `lang=zh` is as good as the name the control shows
+        st.session_state.lang = links.LANGUAGE_NAMES[asked]
 
 
 def _start_link(entry: catalog.Entry) -> None:
@@ -107,7 +109,6 @@ def _start_link(entry: catalog.Entry) -> None:
 def heading(page: str) -> None:
     """The page's title, where its run comes from, and what has to be said before anything else."""
     within()
-    state.settle_place(state.current_run())
     st.title(t(page, "title"), anchor=False)
     st.fragment(_provenance, key="provenance")()
 
@@ -121,13 +122,8 @@ def _provenance() -> None:
     if progress.failed:
         st.error(t("shell", "pass_failed"))
     for note in state.notes():
-        st.info(t("shell", note.section, **{k: _shown(v) for k, v in note.values.items()}))
-
-
-def _shown(value: object) -> str:
-    """Numbers were formatted by kvviz; what stood in the link is shown literally."""
-    text = str(value)
-    return text if text.replace(",", "").replace(".", "").isdigit() else lessons.literal(text)
+        values = {k: lessons.literal(str(v)) if k == "value" else v for k, v in note.values.items()}
+        st.info(t("shell", note.section, **values))
 
 
 def provenance(run: Run) -> str:

@@ -24,17 +24,20 @@ def s(section: str, **values: object) -> str:
 
 def sidebar(entries: list[catalog.Entry], page: str, opening: Callable[[catalog.Entry], None]) -> None:
     """Every control has a key that is its name in links. `opening` is called when all of them have their values,
-    and may start a run: Run and Stop are drawn after it."""
+    and may start a run: what shows the run is drawn after it."""
     entry = _model(entries)
     _prompt(entry)
     run = st.container()
     _new_and_sampling()
-    share_fragment()
-    open_and_save()
+    share = st.container()
     _reader()
     opening(entry)
+    state.settle_place(state.current_run())
     with run:
         _run(why_not_run(entry), page)
+    with share:
+        share_fragment()
+        open_and_save()
 
 
 def _model(entries: list[catalog.Entry]) -> catalog.Entry:
@@ -47,6 +50,7 @@ def _model(entries: list[catalog.Entry]) -> catalog.Entry:
         placeholder=s("model_unset", name=default),
         key="model",
         bind="query-params",
+        on_change=_model_changed,
         help=s("model_help") + "\n\n" + "\n".join(f"- {_described(e)}" for e in entries),
     )
     chosen = next((e for e in entries if e.name == state.model_name()), None)
@@ -57,6 +61,11 @@ def _model(entries: list[catalog.Entry]) -> catalog.Entry:
     moving = warm.status(chosen.name).moving
     st.fragment(_model_status, key="model_status", run_every=POLL_SECONDS if moving else None)(chosen)
     return chosen
+
+
+def _model_changed() -> None:
+    """Choosing a model that was refused tries it again: its files may have come meanwhile."""
+    warm.forget(state.model_name())
 
 
 def _described(e: catalog.Entry) -> str:
