@@ -2,178 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 from factories import make_run
+from figure_json import WORDS, array, drawn, ends, trace
 
 from kvviz import lessons
-from kvviz.figures import attention, memory, predictions, text, time, work
+from kvviz.figures import memory, predictions, text, time, work
 from kvviz.figures.palette import DARK, LIGHT
 from kvviz.figures.plots import PLOTS
 from kvviz.records import Sampling
 
-WORDS = {
-    name.removeprefix("word."): body
-    for name, body in lessons.sections("en", "figures").items()
-    if name.startswith("word.")
-}
 SIX = [b"Hey", b",", b" are", b" you", b" conscious", b"?"]
 MARKUP = [b"<b>bold</b>", b"<script>alert(1)</script>", b"$x$", b"&amp;", b"%{x}", b"*y*", b":smile:"]
-
-
-def array(field) -> np.ndarray:
-    """A Plotly JSON array, whether a list or base64."""
-    if not isinstance(field, dict):
-        return np.array(field, dtype=float)
-    flat = np.frombuffer(base64.b64decode(field["bdata"]), dtype=np.dtype(field["dtype"]))
-    return flat.reshape([int(n) for n in field["shape"].split(",")]) if "shape" in field else flat
-
-
-def drawn(name: str, run, step: int = 0, layer: int = 0, head: int = 0, dark: bool = False) -> dict:
-    figure = PLOTS[name].figure(run, step, layer, head, words=WORDS, dark=dark)
-    return json.loads(figure.to_json())
-
-
-def trace(figure: dict, name: str) -> dict:
-    return next(t for t in figure["data"] if t.get("name") == name)
-
-
-def ends(axis: dict) -> list[float]:
-    limits = axis["autorangeoptions"]
-    low_high = [limits["minallowed"], limits["maxallowed"]]
-    return low_high[::-1] if axis["autorange"] == "reversed" else low_high
-
-
-# Attention: cases A07, A28, B01, D10
-
-
-def test_prefill_is_a_square_and_later_steps_are_rows():
-    """A07: 6 + 4 tokens; per layer 6 × 6, then 1 × 7, 1 × 8, 1 × 9."""
-    run = make_run(2, 12, P=6, N=4, prompt=SIX)
-    assert [s.attention.shape[1:] for s in run.steps] == [(12, 6, 6), (12, 1, 7), (12, 1, 8), (12, 1, 9)]
-    assert array(drawn("square", run, 0)["data"][1]["z"]).shape == (6, 6)
-    for step, T in ((1, 7), (2, 8), (3, 9)):
-        assert len(array(drawn("row", run, step)["data"][0]["y"])) == T
-        assert array(drawn("square", run, step)["data"][1]["z"]).shape == (T, T)
-
-
-def test_a_later_square_says_that_it_is_stitched():
-    """A07: rows 0..5 came from prefill."""
-    run = make_run(2, 2, P=6, N=4, prompt=SIX)
-    first, third = (drawn("square", run, s)["layout"]["annotations"][0]["text"] for s in (0, 3))
-    assert first == "Rows 0 to 5: prefill, 6 × 6 in one pass."
-    assert third == first + "<br>Rows 6 to 8: stitched from 3 later passes, one row each."
-    one = drawn("square", run, 1)["layout"]["annotations"][0]["text"]
-    assert one == first + "<br>Row 6: one query of one later pass, stitched below."
-
-
-def test_square_holds_the_records_rows_and_nothing_above_the_diagonal():
-    """A28: the strict upper triangle is empty, each row adds up to 1, row 0 is [1, 0, …]."""
-    run = make_run(2, 3, P=5, N=4)
-    z = array(drawn("square", run, 3, layer=1, head=2)["data"][1]["z"])
-    upper = np.triu(np.ones((8, 8), dtype=bool), 1)
-    assert np.isnan(z[upper]).all() and not np.isnan(z[~upper]).any()
-    assert np.allclose(np.nansum(z, axis=1), 1, atol=2e-3)  # kept as float16
-    assert z[0, 0] == 1
-    assert np.array_equal(z[:5, :5][~upper[:5, :5]], run.steps[0].attention[1, 2][~upper[:5, :5]])
-    assert np.array_equal(z[7], run.steps[3].attention[1, 2, 0])
-
-
-def test_only_prefills_upper_triangle_is_hatched():
-    """Cells right of a later row are blank: those keys did not exist, so no mask removed them."""
-    run = make_run(2, 2, P=4, N=3)
-    mask = drawn("square", run, 2)["data"][0]
-    assert mask["fillpattern"]["shape"] == "/"
-    corners = set(zip(mask["x"], mask["y"], strict=True))
-    assert corners == {(0.5, -0.5), (0.5, 0.5), (1.5, 0.5), (1.5, 1.5), (2.5, 1.5), (2.5, 2.5), (3.5, 2.5), (3.5, -0.5)}
-
-
-def test_the_newest_row_is_outlined():
-    run = make_run(2, 2, P=4, N=3)
-    shapes = drawn("square", run, 2)["layout"]["shapes"]
-    assert {k: shapes[1][k] for k in ("x0", "x1", "y0", "y1")} == {"x0": -0.5, "x1": 5.5, "y0": 4.5, "y1": 5.5}
-    assert len(drawn("square", run, 0)["layout"]["shapes"]) == 1
-
-
-def test_repeated_tokens_keep_their_positions():
-    """B01: 'the the the the' has 4 × 4 cells and 4 tick labels an axis, none equal to another."""
-    run = make_run(2, 2, N=1, prompt=[b"the", b" the", b" the", b" the"])
-    figure = drawn("square", run)
-    for axis in (figure["layout"]["xaxis"], figure["layout"]["yaxis"]):
-        assert axis["tickvals"] == [0, 1, 2, 3]
-        assert axis["ticktext"] == ["0 the", "1 ·the", "2 ·the", "3 ·the"]
-    assert ends(figure["layout"]["xaxis"]) == [-0.5, 3.5]
-    assert ends(figure["layout"]["yaxis"]) == [3.5, -0.5]
-
-
-def test_generated_tokens_look_different_and_the_last_has_no_row():
-    """D10: P = 6, N = 5; generated token 3 is a query with 9 columns; the last chosen one is not there."""
-    run = make_run(2, 2, N=5, prompt=SIX, chosen=[b" a", b" b", b" c", b" d", b" e"])
-    assert len(run.attention_row(0, 0, 6 + 3 - 1)) == 9
-    texts = drawn("square", run, 4)["layout"]["yaxis"]["ticktext"]
-    assert texts == [
-        "0 Hey", "1 ,", "2 ·are", "3 ·you", "4 ·conscious", "5 ?",
-        "<b>6 ·a</b>", "<b>7 ·b</b>", "<b>8 ·c</b>", "<b>9 ·d</b>",
-    ]  # fmt: skip
-    assert PLOTS["square"].values(run, 4, 0, 0)["next_token"] == "·e"
-    row = drawn("row", run, 4)
-    assert row["layout"]["shapes"][0]["x0"] == 5.5  # the line before the first generated token
-    assert row["layout"]["annotations"][0]["text"] == WORDS["generated_from_here"]
-    assert "shapes" not in drawn("row", run, 0)["layout"]
-
-
-def test_numbers_stand_in_cells_of_small_maps_only():
-    small, large = make_run(2, 2, P=8, N=5), make_run(2, 2, P=13, N=1)
-    numbers = drawn("square", small, 4)["data"][2]
-    assert len(numbers["text"]) == 12 * 13 // 2
-    assert len(drawn("square", large)["data"]) == 2
-    weights = attention.stitched(small, 4, 0, 0)
-    assert numbers["text"][0] == "1.00"
-    assert numbers["textfont"]["color"][0] == LIGHT.on_high
-    low = [c for t, c in zip(numbers["text"], numbers["textfont"]["color"], strict=True) if t.startswith(".0")]
-    assert low and set(low) == {LIGHT.on_low}
-    assert numbers["text"][-1] == f"{weights[11, 11]:.2f}".removeprefix("0")
-
-
-def test_many_positions_become_blocks():
-    """C07, C24: 1,030 positions are drawn as 344 × 344 maxima of 3 × 3 blocks."""
-    run = make_run(1, 1, head_dim=2, P=1030, N=1)
-    figure = drawn("square", run)
-    cells = figure["data"][1]
-    z = array(cells["z"])
-    assert z.shape == (344, 344)
-    assert (cells["x0"], cells["dx"]) == (1, 3)
-    rows = run.steps[0].attention[0, 0].astype(np.float32)
-    assert z[100, 40] == rows[300:303, 120:123].max()
-    assert np.isnan(z[10, 11])
-    assert "3 × 3" in cells["hovertemplate"]
-    assert len(json.dumps(figure)) < 2_000_000
-
-
-def test_square_table_has_unique_headers_and_the_same_numbers():
-    """B16"""
-    run = make_run(2, 2, N=3, prompt=[b"the", b" the", b" cat"])
-    table = attention.square_table(run, 0, 0, 0, words=WORDS)
-    assert list(table) == ["query", "0 the", "1 ·the", "2 ·cat"]
-    assert table["query"] == ["0 the", "1 ·the", "2 ·cat"]
-    assert table["0 the"][0] == 1.0
-    assert table["2 ·cat"][:2] == [None, None]
-    long = attention.square_table(make_run(1, 1, P=200, N=1), 0, 0, 0, words=WORDS)
-    assert (len(long), len(long["query"])) == (129, 64)
-
-
-def test_row_table_and_values_name_the_largest_share():
-    run = make_run(2, 2, P=5, N=4)
-    weights = run.attention_row(1, 1, 7).astype(float)
-    table = attention.row_table(run, 3, 1, 1, words=WORDS)
-    assert table[WORDS["weight"]] == [round(w, 3) for w in weights]
-    assert table[WORDS["origin"]] == ["prompt"] * 5 + ["generated"] * 3
-    values = attention.row_values(run, 3, 1, 1)
-    assert (values["T"], values["reused"], values["top_position"]) == (8, 7, int(np.argmax(weights)))
 
 
 # Predictions
