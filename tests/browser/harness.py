@@ -18,10 +18,10 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from playwright.sync_api import Browser, Locator, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Playwright, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-WAIT_MS = 30_000  # for what a loaded two-core machine may be slow at; never a claim about speed
+WAIT_MS = 90_000  # for what a loaded two-core machine may be slow at; never a claim about speed
 LAPTOP = {"width": 1440, "height": 900}
 PROJECTOR = {"width": 1920, "height": 1080}
 _CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome", "msedge")
@@ -151,8 +151,14 @@ class Visit:
         page = self.context.new_page()
         page.on("websocket", lambda w: self.requests.append(w.url))
         page.on("pageerror", lambda e: self.errors.append(str(e)))
-        page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        page.on("console", self._console)
         return page
+
+    def _console(self, message: ConsoleMessage) -> None:
+        # Opened at a page's path, Streamlit first looks for itself below that path and is told 404, then above it.
+        looking = message.location["url"].endswith(("/_stcore/health", "/_stcore/host-config"))
+        if message.type == "error" and not looking:
+            self.errors.append(f"{message.text} ({message.location['url']})")
 
     def close(self) -> None:
         self.context.close()
