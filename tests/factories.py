@@ -75,7 +75,7 @@ def make_run(
 
     prompt_ids = [identify(p) for p in prompt] if prompt else list(rng.integers(0, len(WORDS), P))
     run = Run(
-        key=key or f"random-{layers}-{heads}-{kv_heads}-{len(prompt_ids)}-{seed}",
+        key=key or f"random-{layers}-{heads}-{kv_heads}-{len(prompt_ids)}-{seed}-{compared}",
         prompt=b"".join(pieces[int(i)] for i in prompt_ids).decode("utf-8", "replace"),
         prompt_ids=np.array(prompt_ids, dtype=np.int64),
         model=model_facts(layers, heads, kv_heads or heads, head_dim, **facts),

@@ -11,6 +11,8 @@ from harness import PROJECTOR, Server, Visit
 from player_kit import APP, chips, opener, painting, say, tip
 from playwright.sync_api import expect
 
+from kvviz.records.tokens import label
+
 
 @pytest.fixture(scope="module")
 def player_url():
@@ -97,7 +99,7 @@ def test_tokens_stand_over_their_columns(watch) -> None:
     for position in (0, 5, 14):
         box = visit.page.locator(f".kvp-chip[data-position='{position}']").bounding_box()
         middle = box["x"] + box["width"] / 2 - stage["x"]
-        for y in (82 + 13, 380, 410):  # cache, attention, rows computed
+        for y in (82 + 13, 380, 420):  # cache, attention, rows computed
             assert re.search(rf"\b{position}\b", tip(visit, middle, y)), (position, y)
 
 
@@ -211,7 +213,7 @@ def test_proofs_hold_fail_or_are_not_made(watch) -> None:
     said = bad.page.locator(".kvp-proof-item.fails").inner_text()
     run = make_run(**PLAYER_CASES["six"])
     step = run.steps[4]
-    a, b = (run.pieces[int(i)].decode().replace(" ", "·") for i in (step.chosen, step.top_ids[1]))
+    a, b = (label(run.pieces[int(i)]) for i in (step.chosen, step.top_ids[1]))
     assert "step 4" in said and a in said and b in said and "2.5e-1" in said
     soft = watch("rounding", step=9)
     assert "rounding" in soft.page.locator(".kvp-proof-item.rounding").inner_text()

@@ -87,17 +87,18 @@ def player(
     `busy` is a short text shown while the model is not ready.
     """
     mount = _mount(key)
+    identity = message.identity(run)
     fresh = key not in st.session_state  # Streamlit forgets a widget that the last run did not show
-    if fresh or mount.reported_run != run.key:
+    if fresh or mount.reported_run != identity:
         mount.reported, mount.answered = None, 0
     if fresh or asks != mount.asks or view not in (mount.passed, mount.reported):
         mount.move = uuid.uuid4().hex[:8]
         mount.reported = None
-    mount.run, mount.passed, mount.reported_run, mount.asks = run, view, run.key, asks
+    mount.run, mount.passed, mount.reported_run, mount.asks = run, view, identity, asks
     mount.on_extend, mount.on_move = on_extend, on_move
 
     place = _clamped(mount.reported or view, run)
-    have = _have(run.key)
+    have = _have(identity)
     header = {
         "key": key, "language": language, "mode": mode, "presenter": presenter, "move": mount.move,
         "canExtend": can_extend, "room": room, "busy": busy, "answered": mount.answered,
@@ -121,11 +122,11 @@ def _mount(key: str) -> _Mount:
     return st.session_state.setdefault(f"kvviz.player.{key}", _Mount())
 
 
-def _have(run_key: str) -> message.Have:
+def _have(identity: str) -> message.Have:
     """What this browser tab holds of a run. A page's players share it, as they share the tab."""
     runs: OrderedDict[str, message.Have] = st.session_state.setdefault("kvviz.player", OrderedDict())
-    have = runs.setdefault(run_key, message.Have())
-    runs.move_to_end(run_key)
+    have = runs.setdefault(identity, message.Have())
+    runs.move_to_end(identity)
     while len(runs) > _RUNS_REMEMBERED:
         runs.popitem(last=False)
     return have
@@ -135,7 +136,7 @@ def _heard(key: str, event: str) -> None:
     """A word from the browser: where the learner stands, what it holds, what it asks for."""
     mount = _mount(key)
     said = st.session_state[key].get(event)
-    if not isinstance(said, dict) or mount.run is None or said.get("run") != mount.run.key:
+    if not isinstance(said, dict) or mount.run is None or said.get("run") != mount.reported_run:
         return  # about a run that has gone since
     place = _view(said.get("view"))
     if said.get("move") != mount.move:
@@ -143,7 +144,7 @@ def _heard(key: str, event: str) -> None:
     if place is not None:
         mount.reported = _clamped(place, mount.run)
     if "have" in said:
-        st.session_state["kvviz.player"][mount.run.key] = message.Have.from_browser(said["have"], mount.run)
+        st.session_state["kvviz.player"][mount.reported_run] = message.Have.from_browser(said["have"], mount.run)
     target = said.get("to")
     if event == "extend" and isinstance(target, int) and mount.on_extend is not None:
         mount.answered = max(mount.answered, target)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections import OrderedDict
+import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +32,6 @@ FILL = 400_000  # bytes up to which a message also carries what will be wanted n
 AHEAD = 8_000_000  # bytes of attention that are sent before anyone asks: all layers, else all heads of one
 WINDOW = 256  # newest rows and columns of prefill's square that can be in view
 _RESERVE = 24_000  # bytes left for the header's own fields and the array directory
-_CACHED_PASSES = 4096
 
 
 @dataclass
@@ -157,27 +156,28 @@ def prefill_attention(weights: np.ndarray) -> np.ndarray:
 
 
 class _Passes:
-    """Per-pass encodings, the newest few thousand of this process; a pass never changes."""
+    """Encodings of passes, as long as the passes live. By identity: two sessions never mix theirs."""
 
-    def __init__(self, most: int) -> None:
-        self._kept: OrderedDict[tuple[str, int], tuple[bytes, bytes]] = OrderedDict()
-        self._most = most
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[weakref.ref[StepRecord], bytes, bytes]] = {}
 
     def get(self, run: Run, index: int) -> tuple[bytes, bytes]:
         """(JSON of the facts, bytes of the norms)."""
-        key = (run.key, index)
+        step = run.steps[index]
+        found = self._kept.get(id(step))
+        if found is None or found[0]() is not step:
+            facts = json.dumps(pass_facts(run, step), ensure_ascii=False, separators=(",", ":")).encode()
+            gone = weakref.ref(step, lambda ref, key=id(step): self._drop(key, ref))
+            found = self._kept[id(step)] = (gone, facts, norms(step).tobytes())
+        return found[1:]
+
+    def _drop(self, key: int, ref: weakref.ref[StepRecord]) -> None:
         found = self._kept.get(key)
-        if found is None:
-            step = run.steps[index]
-            facts = json.dumps(pass_facts(run, step), ensure_ascii=False, separators=(",", ":"))
-            found = (facts.encode(), norms(step).tobytes())
-            self._kept[key] = found
-            if len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        return found
+        if found is not None and found[0] is ref:
+            del self._kept[key]
 
 
-_passes = _Passes(_CACHED_PASSES)
+_passes = _Passes()
 
 
 class _Blob:
@@ -268,6 +268,11 @@ def _add_ahead(blob: _Blob, run: Run, have: Have, focus: Focus) -> None:
             return
 
 
+def identity(run: Run) -> str:
+    """What tells runs apart in a browser tab: a saved run and the live one that went on share their key."""
+    return f"{run.key}|{run.source}"
+
+
 def shared_characters(run: Run) -> list[list[Any]]:
     """[start, end, label] of tokens that only together make whole characters."""
     pieces = [run.pieces.get(int(i), b"") for i in run.ids]
@@ -318,7 +323,7 @@ def build(run: Run, have: Have, focus: Focus, header: dict[str, Any]) -> bytes:
             _add_ahead(blob, run, have, focus)
 
     facts = {
-        "run": run.key, "from": start, "to": stop, "total": N, "more": not done, "P": run.P, "window": WINDOW,
+        "run": identity(run), "from": start, "to": stop, "total": N, "more": not done, "P": run.P, "window": WINDOW,
         "model": {
             "name": m.name, "L": m.layers, "H": m.heads, "Hkv": m.kv_heads, "D": m.head_dim, "width": m.width,
             "vocab": m.vocab_size, "positions": m.positions, "max": m.max_positions, "dtype": m.dtype,

@@ -32,7 +32,7 @@ def page() -> None:
         st.session_state.update({"case": case, "run": run, "asked": []})
         if "lost" in q:  # Python believes that the browser has the first passes, which it has not
             held = message.Have(passes=5, language="en")
-            st.session_state["kvviz.player"] = OrderedDict({run.key: held})
+            st.session_state["kvviz.player"] = OrderedDict({message.identity(run): held})
 
     def extend(to: int) -> None:
         st.session_state["asked"].append(to)

@@ -50,8 +50,8 @@ class Screen {
   fit(wide) {
     const W = this.root.clientWidth;
     const tall = window.innerHeight;
-    const grown = Math.min(W / 980, Math.max(1, (tall - 190) / 640), 1.7);
-    const unit = (wide ? Math.max(1, grown) : 1) * (this.presenter ? 1.15 : 1);
+    const plain = wide ? clamp(Math.min(W / 980, (tall - 190) / 640), 1, 1.7) : 1;
+    const unit = this.presenter ? Math.min(1.15 * plain, Math.max(plain, (tall - 110) / 640)) : plain;
     return { unit, width: W / unit, height: tall <= 660 ? 590 : 640 };
   }
 

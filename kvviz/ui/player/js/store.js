@@ -6,7 +6,7 @@ const places = new Map(); // mount key -> {move, run, state}: where a mount stoo
 
 function storeOf(header) {
   let store = runs.get(header.run);
-  if (!store) {
+  if (!store || header.total < store.passes.length) {
     store = new RunStore(header);
     if (runs.size >= RUNS_KEPT) runs.delete(runs.keys().next().value);
   }
