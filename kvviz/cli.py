@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from kvviz.records import Sampling
 from kvviz.refusal import Refusal
@@ -50,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `kvviz record … | head` closed its end: nobody is reading
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:  # a full disk, a file that may not be written
+        print(f"kvviz: {error}", file=sys.stderr)
+        return 1
 
 
 def _record(chosen: argparse.Namespace) -> int:
@@ -59,6 +63,8 @@ def _record(chosen: argparse.Namespace) -> int:
     from kvviz.records import storage
     from kvviz.records.summary import summary
 
+    if chosen.out and not Path(chosen.out).parent.is_dir():  # not after minutes of work
+        raise Refusal("folder_missing", path=str(Path(chosen.out).parent))
     name = catalog.name_owner_folder(chosen.model) if chosen.model else catalog.default_name()
     sampling = Sampling(chosen.temperature, chosen.top_k, chosen.top_p, chosen.seed)
     model = load(name, device=chosen.device, dtype=chosen.dtype)

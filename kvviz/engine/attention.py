@@ -131,8 +131,8 @@ def to_arrays(layers: list[LayerCapture]) -> tuple[np.ndarray, np.ndarray, np.nd
     """attention (L, H, Tq, T), q (L, H, Tq, D), and the new rows of k and v (L, Hkv, Tq, D), all float16."""
     first = layers[0]
     Tq, T, H = first.q.shape[-2], first.k.shape[-2], first.q.shape[1]
-    if Tq == 1:  # a decode step: small enough to convert at once
-        attention = as_half(torch.stack([weights(c) for c in layers]))
+    if Tq == 1 and first.q.device.type == "cpu" and first.q.dtype == torch.float32:
+        attention = _one_row(layers)
     else:  # layer by layer: all of it in float32 would be twice the picture's size
         attention = np.empty((len(layers), H, Tq, T), dtype=np.float16)
         for i, c in enumerate(layers):
@@ -141,3 +141,24 @@ def to_arrays(layers: list[LayerCapture]) -> tuple[np.ndarray, np.ndarray, np.nd
     k = as_half(torch.stack([c.k[0, :, T - Tq :] for c in layers]))
     v = as_half(torch.stack([c.v[0, :, T - Tq :] for c in layers]))
     return attention, q, k, v
+
+
+def _one_row(layers: list[LayerCapture]) -> np.ndarray:
+    """`weights` of all layers for a decode step on a CPU: (L, H, 1, T) float16.
+
+    In NumPy, on this thread alone: the sums are too short to be worth waking other threads for, and on a
+    busy machine waiting for those costs more than the whole pass.
+    """
+    first = layers[0]
+    H, Hkv, T = first.q.shape[1], first.k.shape[1], first.k.shape[2]
+    scores = np.empty((len(layers), H, T), dtype=np.float32)
+    for c, row in zip(layers, scores, strict=True):
+        q = c.q[0, :, 0].numpy().reshape(Hkv, H // Hkv, -1)  # query heads that share a KV head
+        np.einsum("gqd,gtd->gqt", q, c.k[0].numpy(), out=row.reshape(Hkv, H // Hkv, T))
+        row *= c.scale
+        if not c.mask.all():
+            row[:, ~c.mask[0, 0, 0].numpy()] = -np.inf
+    scores -= scores.max(axis=-1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(axis=-1, keepdims=True)
+    return scores[:, :, None].astype(np.float16)

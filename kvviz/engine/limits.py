@@ -33,6 +33,20 @@ def record_bytes(facts: ModelFacts, Tq: int, T: int) -> int:
     return 2 * facts.layers * values
 
 
+def steps_within(facts: ModelFacts, T: int, steps: int, left: int) -> int:
+    """How many of the next `steps` decode passes, at T+1 and on, have records that fit in `left` bytes."""
+
+    def taken(n: int) -> int:  # record_bytes grows by the same amount from pass to pass
+        first, last = record_bytes(facts, 1, T + 1), record_bytes(facts, 1, T + n)
+        return n * (first + last) // 2
+
+    low, high = 0, max(0, steps)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if taken(middle) <= left else (low, middle - 1)
+    return low
+
+
 def check_prompt(model: LoadedModel, prompt: str, new: int = 1, *, keep_bytes: int | None = KEEP_BYTES) -> list[int]:
     """The prompt's ids, if it can be run for `new` tokens. Raises Refusal:
 

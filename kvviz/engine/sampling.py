@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import torch
@@ -46,8 +47,8 @@ class Sampler:
 
     def clone(self) -> Sampler:
         """A sampler that will make the same next draw: the twin's."""
-        twin = Sampler(self.sampling)
-        twin.generator.set_state(self.generator.get_state())
+        twin = copy.copy(self)
+        twin.generator = self.generator.clone_state()
         return twin
 
     def choose(self, logits: torch.Tensor) -> int:

@@ -52,7 +52,7 @@ class Session:
         self._cache = cache_api.new_cache()
         self._lock = threading.RLock()  # two tabs of one learner may ask at once
         self._broken = False
-        self._kept = 0
+        self._kept = 0  # bytes of the arrays recorded so far
         ids = _frozen(np.array(self._ids, dtype=np.int64))
         self._run = Run(
             key=secrets.token_hex(8),
@@ -74,15 +74,13 @@ class Session:
     def room(self) -> int:
         """How many more tokens can be chosen before positions or memory end. 0: `decode_one_token` refuses."""
         facts, run = self.model.facts, self._run
-        room = limits.room_after(facts, run.P, run.length)
-        if not self.capture or self._broken:
-            return 0 if self._broken else room
-        T, left, steps = max(run.length, run.P - 1), self.keep_bytes - self._kept, 0
-        if not run.steps:
-            left, steps, T = left - limits.record_bytes(facts, run.P, run.P), 1, run.P
-        while steps < room and left >= (needed := limits.record_bytes(facts, 1, T + 1)):
-            left, steps, T = left - needed, steps + 1, T + 1
-        return min(room, steps)
+        room = 0 if self._broken else limits.room_after(facts, run.P, run.length)
+        left = self.keep_bytes - self._kept
+        if not self.capture or not room:
+            return room
+        if run.steps:
+            return limits.steps_within(facts, run.length, room, left)
+        return 1 + limits.steps_within(facts, run.P, room - 1, left - limits.record_bytes(facts, run.P, run.P))
 
     def prefill(self) -> StepRecord:
         """Pass 0: the whole prompt at once, into an empty cache."""
@@ -138,7 +136,7 @@ class Session:
         try:
             with self.model.lock, torch.inference_mode():  # nobody else's work while this one is timed
                 done = run_pass(self.model, fed, before, self._cache, listen=self.capture)
-                twin_sampler = self._sampler.clone()
+                twin_sampler = self._sampler.clone()  # will make the same draw
                 chosen = self._sampler.choose(done.logits)
                 checks = proofs.of_cache(self._cache, self.model.facts, before + len(fed))
                 twin = None
@@ -156,7 +154,7 @@ class Session:
         new = {chosen, *step.top_ids.tolist(), *(step.predictions.tolist() if step.predictions is not None else ())}
         longer = self._run.with_step(step, self.model.pieces(new - self._run.pieces.keys()))
         self._run = dataclasses.replace(longer, compared=(index == 0 or self._run.compared) and twin is not None)
-        self._kept += step.nbytes
+        self._kept += needed
         return step
 
     def _go_back(self, length: int) -> None:

@@ -10,6 +10,7 @@ import torch
 import transformers
 
 from kvviz.records.facts import MachineFacts
+from kvviz.refusal import Refusal
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,18 @@ class Allocator:
 
 
 def pick(device: str | None = None) -> torch.device:
-    """The named device, else the first CUDA device, else the CPU."""
-    if device is not None:
-        return torch.device(device)
-    return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+    """The named device, else the first CUDA device, else the CPU. Raises Refusal "bad_device"."""
+    if device is None:
+        return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+    try:
+        named = torch.device(device)
+    except RuntimeError:
+        raise Refusal("bad_device", device=device) from None
+    if named.type == "cuda" and (named.index or 0) < torch.cuda.device_count():
+        return torch.device("cuda", named.index or 0)
+    if named.type == "cpu":
+        return torch.device("cpu")
+    raise Refusal("bad_device", device=device)
 
 
 def synchronize(device: torch.device) -> None:

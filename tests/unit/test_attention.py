@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -121,6 +123,28 @@ def test_listening_ends_with_its_block_and_stays_in_its_thread(story_gpt2):
             pool.submit(passes.run_pass, story_gpt2, [1, 2], 0, None, listen=False).result()
         assert sink.layers == []
     assert passes.run_pass(story_gpt2, [1, 2], 0, None, listen=False).layers == []
+
+
+def test_one_row_is_the_last_row_of_the_square(story):
+    """A decode step's weights take another way through the code; both must give the same."""
+    ids = story.encode(TALE)
+    attention.install(story)
+    cache = cache_api.new_cache()
+    passes.run_pass(story, ids[:-1], 0, cache, listen=False)
+    step = passes.run_pass(story, ids[-1:], 8, cache, listen=True)
+    shown = attention.to_arrays(step.layers)[0]  # (L, H, 1, T)
+    assert shown.shape == (6, 8, 1, 9)
+    square = passes.run_pass(story, ids, 0, None, listen=True)
+    for row, one, whole in zip(shown, step.layers, square.layers, strict=True):
+        np.testing.assert_allclose(row, attention.weights(one).numpy(), atol=5e-4)
+        np.testing.assert_allclose(row[:, 0], attention.weights(whole)[:, -1].numpy(), atol=5e-4)
+    hidden = step.layers[0].mask.clone()
+    hidden[..., 3] = False  # a mask that hides a key in between
+    masked = [dataclasses.replace(c, mask=hidden) for c in step.layers]
+    shown = attention.to_arrays(masked)[0]
+    assert (shown[..., 3] == 0).all()
+    for row, one in zip(shown, masked, strict=True):
+        np.testing.assert_allclose(row, attention.weights(one).numpy(), atol=5e-4)
 
 
 def test_float16_copies_do_not_overflow():

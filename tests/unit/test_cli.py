@@ -96,6 +96,10 @@ def test_sampling_and_folder(capsys, tiny_folder):
         (["", "--model", "story-gpt2"], "Type at least one character"),
         (["a", "--model", "/nowhere/at/all"], "There is no folder /nowhere/at/all"),
         (["a", "--model", "gpt2"], "gpt2 is not on this machine's disk"),
+        (["a", "--model", "story-gpt2", "--out", "/nowhere/run.npz"], "There is no folder /nowhere."),
+        (["a", "--model", "story-gpt2", "--device", "abacus"], "abacus"),
+        (["a", "--model", "story-gpt2", "--device", "cuda:99"], "cuda:99"),
+        (["a\ud800", "--model", "story-gpt2"], "half of a character"),
         (["a", "--model", "story-gpt2", "--new", "0"], "at least one new token"),
         (["a", "--model", "story-gpt2", "--new", "1025"], "at most 1,024 new tokens can follow, not 1,025"),
         (["a", "--model", "story-gpt2", "--temperature", "-1"], "temperature = -1.0 is out of range"),
@@ -107,6 +111,13 @@ def test_a_refusal_is_one_sentence_on_standard_error(capsys, arguments, sentence
     assert said.out == ""
     assert sentence in said.err
     assert "Traceback" not in said.err
+
+
+def test_a_file_that_cannot_be_written(capsys, tmp_path):
+    (tmp_path / "run.npz").mkdir()
+    assert cli.main(["record", "a", "--model", "story-gpt2", "--new", "1", "--out", str(tmp_path / "run.npz")]) == 1
+    assert "run.npz" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir()] == ["run.npz"]
 
 
 def test_a_run_that_would_not_fit_is_refused_before_it_starts(story_gpt2):

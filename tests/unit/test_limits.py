@@ -110,11 +110,22 @@ def test_a_run_fits_into_its_bytes(story_gpt2):
     assert 5 < room < 30
     run = session.advance(1000)
     assert len(run.steps) == room
-    assert run.nbytes <= 150_000
+    arrays = [a for s in run.steps for a in (s.attention, s.q, s.k, s.v)]
+    one_more = limits.record_bytes(story_gpt2.facts, 1, run.length + 1)
+    assert 150_000 - one_more < sum(a.nbytes for a in arrays) <= 150_000
     assert session.room == 0
     refusal = refused("run_full", session.decode_one_token)
     assert refusal.values["limit"] == 150_000
     assert len(session.run.steps) == room
+
+
+def test_room_counts_down_by_one(story_llama):
+    session, rooms = Session(story_llama, "Once upon a time", compare=False, keep_bytes=60_000), []
+    while session.room:
+        rooms.append(session.room)
+        session.advance(len(session.run.steps) + 1)
+    assert rooms == list(range(rooms[0], 0, -1))
+    assert len(rooms) > 3
 
 
 def test_a_prompt_whose_picture_is_too_big(story_gpt2):
