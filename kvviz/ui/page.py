@@ -10,7 +10,7 @@ import streamlit as st
 from kvviz import lessons
 from kvviz.records import Run
 from kvviz.refusal import Refusal
-from kvviz.ui import address, links, shell, stage, state
+from kvviz.ui import browser, links, shell, stage, state
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, t
 from kvviz.ui.player import View
@@ -81,7 +81,7 @@ def follow(name: str, below: Callable[[Run, View], None]) -> None:
     text_so_far(run, view.step)
     below(run, view)
     if not state.place_waits():  # the link's own place stays in the address until it has been reached
-        address.show(links.Place(view.step, view.layer, view.head), key="address")
+        browser.show_address(links.Place(view.step, view.layer, view.head), key="address")
 
 
 def text_so_far(run: Run, step: int) -> None:

@@ -9,7 +9,7 @@ import streamlit as st
 from kvviz import lessons
 from kvviz.models import catalog
 from kvviz.theory.memory import human
-from kvviz.ui import examples, links, state, warm
+from kvviz.ui import browser, examples, links, state, warm
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import t
 from kvviz.ui.share import open_and_save, share_fragment
@@ -38,6 +38,7 @@ def sidebar(entries: list[catalog.Entry], page: str, opening: Callable[[catalog.
     with share:
         share_fragment()
         open_and_save()
+    browser.watch_typing(key="typing")
 
 
 def _model(entries: list[catalog.Entry]) -> catalog.Entry:

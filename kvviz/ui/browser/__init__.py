@@ -1,0 +1,27 @@
+"""Two small components with nothing to see, for what only the browser can do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+from kvviz.ui import links
+
+_HERE = Path(__file__).parent
+
+
+@st.cache_resource(show_spinner=False)
+def _component(name: str):
+    js = (_HERE / f"{name}.js").read_text(encoding="utf-8")
+    return st.components.v2.component(f"kvviz_{name}", js=js, isolate_styles=False)
+
+
+def show_address(place: links.Place, *, key: str) -> None:
+    """Writes `place` into the query of the address bar, without a history entry."""
+    _component("address")(key=key, data={"place": {name: getattr(place, name) for name in links.PLACE}}, height=1)
+
+
+def watch_typing(*, key: str) -> None:
+    """Hands over the first text typed into an empty prompt, so that Run is on when it is clicked."""
+    _component("typing")(key=key, height=1)
