@@ -164,11 +164,12 @@ class _Passes:
     def get(self, run: Run, index: int) -> tuple[bytes, bytes]:
         """(JSON of the facts, bytes of the norms)."""
         step = run.steps[index]
-        found = self._kept.get(id(step))
+        key = id(step)
+        found = self._kept.get(key)
         if found is None or found[0]() is not step:
             facts = json.dumps(pass_facts(run, step), ensure_ascii=False, separators=(",", ":")).encode()
-            gone = weakref.ref(step, lambda ref, key=id(step): self._drop(key, ref))
-            found = self._kept[id(step)] = (gone, facts, norms(step).tobytes())
+            gone = weakref.ref(step, lambda ref: self._drop(key, ref))
+            found = self._kept[key] = (gone, facts, norms(step).tobytes())
         return found[1:]
 
     def _drop(self, key: int, ref: weakref.ref[StepRecord]) -> None:
