@@ -105,5 +105,5 @@ def bytes_values(run: Run, step: int, layer: int, head: int) -> dict[str, object
         "B": B,
         "value_bytes": m.value_bytes,
         "product": text.count(kv_bytes(m.layers, m.kv_heads, m.head_dim, record.length_after, m.value_bytes, batch=B)),
-        "per_token": text.count(m.kv_bytes_per_token),
+        "position_bytes": text.count(m.kv_bytes_per_token),
     }

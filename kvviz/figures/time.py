@@ -75,6 +75,8 @@ def time_a_pass(run: Run, step: int, layer: int, head: int, *, words: Mapping[st
             )
         )
     if not enough:
+        # An axis without data ignores its limits, so one point that can't be seen holds them.
+        figure.add_trace(go.Scatter(x=[0], y=[0], mode="markers", marker_opacity=0, hoverinfo="skip", showlegend=False))
         figure.add_annotation(
             text=words["measuring"].format(count=len(cached), enough=ENOUGH),
             x=0.5,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from urllib.parse import parse_qs
 
 from harness import ROOT, Server, Visit, chromium
 from playwright.sync_api import Browser, sync_playwright
@@ -33,7 +34,7 @@ def take(browser: Browser, url: str, page: str, folder: Path, wanted: argparse.N
                 name = f"{page}-{width}-{theme}-{language}"
                 path = "" if page == "home" else page
                 visit.goto(f"/{path}?{wanted.query}" if wanted.query and page != "home" else f"/{path}")
-                ready(visit, page)
+                ready(visit, page, wanted.query)
                 visit.shot(folder / f"{name}.png")
                 if wanted.whole:
                     main = "document.querySelector('[data-testid=stMainBlockContainer]').scrollHeight"
@@ -45,9 +46,11 @@ def take(browser: Browser, url: str, page: str, folder: Path, wanted: argparse.N
                 visit.close()
 
 
-def ready(visit: Visit, page: str) -> None:
+def ready(visit: Visit, page: str, query: str) -> None:
     """Until the page shows what it is about, and a moment more for what follows it."""
     hero = ".kvr" if page == "race" else "[data-testid=kv-player]"
+    if page == "decode" and (step := parse_qs(query).get("step")):
+        hero += f'[data-step="{step[0]}"]'  # the run that the link asks for is there, and not only the recorded one
     try:
         visit.page.wait_for_selector(hero, state="visible")
         visit.settled()
