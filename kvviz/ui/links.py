@@ -20,6 +20,7 @@ LINK_TOKENS = 256  # a link alone starts no longer run than this
 WHOLE = {"top_k": (0, 1000), "seed": (0, 2**31 - 1), "new": (1, MAX_NEW)}
 REAL = {"temperature": (0.0, 2.0), "top_p": (0.05, 1.0)}
 PLACE = ("step", "layer", "head")
+RACE = {"race_P": (1, 1023), "race_N": (1, MAX_NEW), "race_repeats": (1, 25)}  # the Race page's own, unset or whole
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ def link(run: Run) -> str:
         }
     values |= {"lang": links.LANGUAGE_NAMES[current()], "presenter": bool(state.value("presenter"))}
     values |= {"step": here.step, "layer": here.layer, "head": here.head}
+    if st.session_state.get("kv_page") == "race":
+        values |= {name: st.session_state.get(name) for name in links.RACE}
     return links.build(st.context.url or "", values)
 
 
@@ -41,7 +43,7 @@ def share_fragment() -> None:
 @guarded
 def _share() -> None:
     run = state.current_run()
-    with st.popover(t("shell", "link"), width="stretch"):
+    with st.popover(t("shell", "link"), width="stretch", key="link_popover"):
         if state.opened_run() is not None:
             st.write(t("shell", "link_file"))
             return

@@ -104,6 +104,9 @@ def test_a_link_sets_the_controls_and_says_what_it_cannot_use():
     assert test.number_input(key="race_repeats").value is None
     assert any("race_repeats" in i.value for i in test.info)
     assert (lanes(test)["P"], lanes(test)["N"]) == (100, 7)
+    (link,) = [c.value for c in test.code if "?" in c.value and "lang=" in c.value]
+    assert "race_P=100&race_N=7" in link
+    assert "race_repeats" not in link
     test.button(key="race_start").click().run()
     assert [(w.length, w.new, w.repeats, waits) for w, waits in racer.asked] == [(100, 7, None, False)]
     assert racer.asked[0][0].model == "story-gpt2"

@@ -53,7 +53,6 @@ class KvrRace {
       this.tracks[name].label.textContent = data.lanes[name].time;
     }
     kvrSay(this.say, data.say);
-    this.phase.textContent = data.phase;
     this.ratio.textContent = data.ratio.value;
     this.ratioNote.textContent = data.ratio.note;
     this.proof.replaceChildren(...data.proofs.map(([name, text, verdict]) => {
@@ -93,7 +92,7 @@ class KvrRace {
     for (const lane of ["uncached", "cached"]) {
       const own = this.ends[lane].at(-1);
       this.lanes[lane].show(kvrThrough(this.ends[lane], ms));
-      this.track(lane, Math.min(ms, own), Math.min(ms, own) / total, ms >= own && own < total);
+      this.track(lane, Math.min(ms, own), Math.min(ms, own) / total, ms >= own && this.data.first === lane);
     }
   }
 

@@ -25,7 +25,6 @@ from kvviz.ui.race_lanes.view import Plan
 
 POLL_SECONDS = 0.2
 NEW_TOKENS = 20
-RANGES = {"race_P": (1, 1023), "race_N": (1, links.MAX_NEW), "race_repeats": (1, 25)}  # names in links
 SHORT, LONG = (5, 20), (100, 100)  # P, N of "Try this"
 
 
@@ -38,7 +37,7 @@ def racer() -> Racer:
 
 def read_link() -> None:
     """Says which of a link's race settings can't be used; Streamlit itself leaves them out."""
-    for name, (least, greatest) in RANGES.items():
+    for name, (least, greatest) in links.RACE.items():
         asked = request.query_values().get(name)
         number = links.whole(asked) if asked else least
         if number is None or not least <= number <= greatest:
@@ -53,7 +52,7 @@ def controls(run: Run) -> Wish:
     numbers = (
         length.number_input(
             t("race", "control_P"),
-            *RANGES["race_P"],
+            *links.RACE["race_P"],
             None,
             placeholder=t("race", "control_P_unset", P=f"{run.P:,}"),
             help=t("race", "control_P_help"),
@@ -62,7 +61,7 @@ def controls(run: Run) -> Wish:
         ),
         new.number_input(
             t("race", "control_N"),
-            *RANGES["race_N"],
+            *links.RACE["race_N"],
             NEW_TOKENS,
             help=t("race", "control_N_help"),
             key="race_N",
@@ -70,7 +69,7 @@ def controls(run: Run) -> Wish:
         ),
         repeats.number_input(
             t("race", "control_repeats"),
-            *RANGES["race_repeats"],
+            *links.RACE["race_repeats"],
             None,
             placeholder=t("race", "control_repeats_unset"),
             help=t("race", "control_repeats_help"),
@@ -122,7 +121,7 @@ def _lanes(run: Run, wish: Wish) -> None:
     race_lanes(
         shown(now, run, wish),
         key="race-lanes",
-        race_key=now.race.key if now.race else now.key,
+        race_key=now.race_key,
         language=current(),
         presenter=bool(state.value("presenter")),
     )

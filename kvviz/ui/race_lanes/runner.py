@@ -43,6 +43,7 @@ class State:
     stage: Stage = "idle"
     wish: Wish | None = None
     key: str = ""  # a new one each start
+    race_key: str = ""  # the same for as long as it is about the same race
     before: int = 0  # races ahead of this one on the same model
     race: Race | None = None
     waits: Waits | None = None
@@ -110,8 +111,11 @@ class Racer:
             self._stop.set()
             self._stop = threading.Event()
             self._seen = time.monotonic()
-            kept = {"waits": self._state.waits} if not waits else {"race": self._state.race}
-            self._state = State("model", wish, secrets.token_hex(4), measuring_waits=waits, **kept)
+            old, key = self._state, secrets.token_hex(4)
+            if waits:
+                self._state = State("model", wish, key, old.race_key, race=old.race, measuring_waits=True)
+            else:
+                self._state = State("model", wish, key, key, waits=old.waits)
             work = (self._state.key, wish, self._stop, waits)
         threading.Thread(target=self._work, args=work, name="race", daemon=True).start()
 
