@@ -82,6 +82,12 @@ def read_place(values: Mapping[str, str]) -> tuple[Place, list[Note]]:
     return Place(**found), notes
 
 
+def race(values: Mapping[str, str]) -> dict[str, int]:
+    """The Race page's settings in a query, as far as they can be used."""
+    found = {name: whole(values[name]) for name in RACE if name in values}
+    return {n: v for n, v in found.items() if v is not None and RACE[n][0] <= v <= RACE[n][1]}
+
+
 def check_settings(values: Mapping[str, str], models: Sequence[str]) -> list[Note]:
     """Notes for the settings of a query that can't be used as they stand."""
     notes = []

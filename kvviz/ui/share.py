@@ -6,7 +6,7 @@ import streamlit as st
 
 from kvviz.records import Run, storage
 from kvviz.refusal import Refusal
-from kvviz.ui import links, state
+from kvviz.ui import links, request, state
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, t
 
@@ -32,7 +32,8 @@ def link(run: Run) -> str:
     values |= {"lang": links.LANGUAGE_NAMES[current()], "presenter": bool(state.value("presenter"))}
     values |= {"step": here.step, "layer": here.layer, "head": here.head}
     if st.session_state.get("kv_page") == "race":
-        values |= {name: st.session_state.get(name) for name in links.RACE}
+        asked = links.race(request.query_values())  # on arrival: the page's own controls come after the sidebar
+        values |= {name: st.session_state.get(name, asked.get(name)) for name in links.RACE}
     return links.build(st.context.url or "", values)
 
 

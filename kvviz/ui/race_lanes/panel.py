@@ -37,12 +37,11 @@ def racer() -> Racer:
 
 def read_link() -> None:
     """Says which of a link's race settings can't be used; Streamlit itself leaves them out."""
-    for name, (least, greatest) in links.RACE.items():
-        asked = request.query_values().get(name)
-        number = links.whole(asked) if asked else least
-        if number is None or not least <= number <= greatest:
-            values = {"name": name, "value": links.shorten(asked), "least": f"{least:,}", "greatest": f"{greatest:,}"}
-            state.add_notes([links.Note("note_range", values)])
+    asked = request.query_values()
+    for name in sorted(links.RACE.keys() & asked.keys() - links.race(asked).keys()):
+        least, greatest = links.RACE[name]
+        values = {"name": name, "value": links.shorten(asked[name]), "least": f"{least:,}", "greatest": f"{greatest:,}"}
+        state.add_notes([links.Note("note_range", values)])
 
 
 def controls(run: Run) -> Wish:
