@@ -50,8 +50,9 @@ class Controls {
     const { player } = this;
     const { state, store } = scene;
     const prefill = player.mode === "prefill";
-    const most = prefill ? PARTS.length - 1 : Math.max(0, store.passes.length - 1);
-    const at = prefill ? state.substep ?? 0 : Math.max(0, state.step);
+    const most = prefill ? PARTS.length : Math.max(0, store.passes.length - 1);
+    const part = state.substep === null ? 0 : state.substep + 1; // 0: the whole pass
+    const at = prefill ? part : Math.max(0, state.step);
     this.name(this.back, words.plain("button_back"));
     this.name(this.forward, words.plain("button_forward"));
     this.name(this.slider, words.plain(prefill ? "slider_parts" : "slider_steps"));
@@ -68,7 +69,7 @@ class Controls {
     if (this.slider.value !== String(at)) this.slider.value = String(at);
     this.slider.disabled = most === 0;
     setText(this.count, `${at} / ${most}`);
-    this.slider.setAttribute("aria-valuetext", prefill ? words.plain(`part_${PARTS[at].name}`) : player.phase());
+    this.slider.setAttribute("aria-valuetext", prefill && part ? words.plain(`part_${PARTS[part - 1].name}`) : player.phase());
     SPEEDS.forEach((speed, i) => setText(this.speed.options[i], words.plain(speed.name)));
     const hidden = prefill;
     this.speed.hidden = hidden;

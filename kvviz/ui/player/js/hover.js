@@ -32,6 +32,11 @@ function describeToken(scene, t) {
   const { store } = scene;
   const source = words.plain(t < store.P ? "from_prompt" : "from_step", { step: t - store.P });
   const lines = [store.labels[t], words.plain("hover_token", { position: t, id: integer(store.ids[t]), source })];
+  const { predictions } = store.passes[0];
+  if (predictions && t < store.P) {
+    const [label, p] = predictions[t];
+    lines.push(words.plain("hover_prediction", { position: t, token: label, probability: percent(p) }));
+  }
   const group = store.groups.find(([start, end]) => t >= start && t < end);
   return group ? [...lines, words.plain("hover_group", { characters: group[2] })] : lines;
 }

@@ -29,10 +29,11 @@ function digits3(x) {
   return minus(size >= 100 ? x.toFixed(0) : x.toPrecision(3));
 }
 
-// A difference or a tolerance: 2.9e-5, 1e-3, 0.
+// A difference or a tolerance: 2.9e-5, 1e-3, 0; 0.25 where it is large.
 function scientific(x) {
   if (typeof x !== "number") return String(x);
   if (x === 0) return "0";
+  if (x >= 0.01) return String(Number(x.toPrecision(2)));
   return x.toExponential(1).replace(".0e", "e");
 }
 

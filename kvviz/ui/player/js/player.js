@@ -60,7 +60,7 @@ class Player extends Screen {
       const same = before === null && kept && kept.move === caller.move && kept.run === header.run;
       this.state = same ? { ...kept.state } : { step, layer, head, opened, substep, grown: null };
       this.wanted = same ? null : step;
-      if (this.mode === "prefill") this.state = { ...this.state, step: 0, substep: this.state.substep ?? 0 };
+      if (this.mode === "prefill") this.state.step = 0;
     } else if (asked) {
       this.state = { ...this.state, step: this.store.passes.length - 1, substep: null, grown: null };
     }
@@ -119,13 +119,15 @@ class Player extends Screen {
     this.go({ step: this.state.step + by, substep: null });
   }
 
-  // One part of the pass on or back; beyond the last part comes the next pass.
+  // One part of the pass on or back. Beyond the last part comes the next pass; before the first of
+  // prefill's page the whole of it.
   walkParts(by) {
     const { substep, step } = this.state;
     const prefill = this.mode === "prefill";
+    if (prefill && substep === null && by < 0) return undefined;
     const at = substep === null ? (by > 0 ? 0 : this.lastPart()) : substep + by;
     if (at >= 0 && at <= this.lastPart()) return this.go({ substep: at });
-    if (prefill) return undefined;
+    if (prefill) return by < 0 ? this.go({ substep: null }) : undefined;
     const next = step + by;
     if (next < 0 || next >= this.store.passes.length) return this.go({ substep: null });
     return this.go({ step: next, substep: by > 0 ? 0 : this.lastPart() });
@@ -133,12 +135,12 @@ class Player extends Screen {
 
   slide(to) {
     this.pause();
-    this.go(this.mode === "prefill" ? { substep: to } : { step: to, substep: null });
+    this.go(this.mode === "prefill" ? { substep: to > 0 ? to - 1 : null } : { step: to, substep: null });
   }
 
   toEnd(side) {
     this.pause();
-    if (this.mode === "prefill") this.go({ substep: side < 0 ? 0 : this.lastPart() });
+    if (this.mode === "prefill") this.go({ substep: side < 0 ? null : this.lastPart() });
     else this.go({ step: side < 0 ? 0 : this.store.passes.length - 1, substep: null });
   }
 
@@ -148,7 +150,7 @@ class Player extends Screen {
   }
 
   canGoBack() {
-    return this.helpOpen || this.state.opened !== "all" || (this.state.substep !== null && this.mode !== "prefill");
+    return this.helpOpen || this.state.opened !== "all" || this.state.substep !== null;
   }
 
   back() {
@@ -182,7 +184,7 @@ class Player extends Screen {
     if (this.playing) return this.pause();
     this.playing = true;
     if (this.atEnd() && !(this.canExtend && this.room() > 0)) {
-      this.go(this.mode === "prefill" ? { substep: 0 } : { step: 0, substep: null });
+      this.go({ step: 0, substep: null });
     }
     this.render();
     this.schedule();
@@ -196,7 +198,7 @@ class Player extends Screen {
   }
 
   atEnd() {
-    if (this.mode === "prefill") return this.state.substep >= this.lastPart();
+    if (this.mode === "prefill") return this.state.substep === this.lastPart();
     return this.state.step >= this.store.passes.length - 1 && (!SPEEDS[this.speed].parts || this.state.substep === this.lastPart());
   }
 

@@ -142,7 +142,7 @@ class Screen {
       const button = make("button", "", this.pipe, words.plain(`part_${part.name}`));
       button.type = "button";
       button.addEventListener("mousedown", (event) => event.preventDefault());
-      button.addEventListener("click", () => this.go({ substep: this.mode !== "prefill" && this.state.substep === i ? null : i }));
+      button.addEventListener("click", () => this.go({ substep: this.state.substep === i ? null : i }));
       return button;
     });
   }

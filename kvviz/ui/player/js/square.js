@@ -127,12 +127,13 @@ function squareScores(scene) {
 
 // What each position of the prompt expects next; only the last one is used. Vertical under narrow columns.
 function drawPredictions(p, scene) {
-  const { regions, pass, state, T } = scene;
+  const { regions, store, pass, state, T } = scene;
   const { columns, predictions } = regions;
   if (!predictions || !pass.predictions) return;
   const { y } = predictions;
   const done = reached(state.substep, "logits");
   p.text(words.plain("predictions"), 0, y + 22, { colour: p.theme.mut, most: LABELS - 4 });
+  p.text(words.plain("predictions_used", { P: integer(store.P) }), 0, y + 38, { colour: p.theme.mut, size: 10.5, most: LABELS - 4 });
   p.faded(emphasis(state.substep, "next", "ghost"), () => {
     for (let t = columns.first; t < T; t++) {
       const used = t === T - 1 && reached(state.substep, "choose");
