@@ -72,11 +72,12 @@ def load(name: str, *, device: str | None = None, dtype: str = "float32") -> Loa
         mine = key not in _loaded
         once = _loaded.setdefault(key, _Once())
         _loaded.move_to_end(key)
-        while len(_loaded) > KEEP:
-            _loaded.popitem(last=False)
+        finished = [k for k, o in _loaded.items() if o.done.is_set() and k != key]  # oldest first
+        for old in finished[: len(_loaded) - KEEP]:
+            del _loaded[old]
     if mine:
         try:
-            once.model = _read(found, where, dtype)
+            once.model = _read_or_refuse(found, where, dtype)
         except BaseException as error:
             once.error = error
             with _guard:
@@ -90,6 +91,17 @@ def load(name: str, *, device: str | None = None, dtype: str = "float32") -> Loa
 
 
 _device = device  # `load` has a parameter of that name
+
+
+def _read_or_refuse(found: catalog.Entry, where: torch.device, dtype: str) -> LoadedModel:
+    """`_read`, with whatever the libraries raise over a damaged file turned into a sentence."""
+    try:
+        return _read(found, where, dtype)
+    except (Refusal, MemoryError):
+        raise
+    except Exception as error:  # tokenizers and safetensors raise bare ones
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        raise Refusal("load_failed", model=found.name, reason=reason) from error
 
 
 def _read(found: catalog.Entry, where: torch.device, dtype: str) -> LoadedModel:

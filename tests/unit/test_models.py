@@ -62,6 +62,13 @@ def test_a_cpu_has_no_allocator_figures():
     assert device.pick("cpu") == torch.device("cpu")
 
 
+def test_allocator_figures_of_a_gpu_have_their_own_names(monkeypatch):
+    """The three counters that PyTorch keeps, each under its name."""
+    for name, value in (("memory_allocated", 1), ("memory_reserved", 2), ("max_memory_allocated", 3)):
+        monkeypatch.setattr(torch.cuda, name, lambda d, value=value: value)
+    assert device.allocator(torch.device("cuda:0")) == device.Allocator(allocated=1, reserved=2, peak=3)
+
+
 def test_default_without_a_hub_cache():
     assert catalog.default_name() == "story-gpt2"
     listed = {e.name: e for e in catalog.entries()}
@@ -75,7 +82,7 @@ def test_default_without_a_hub_cache():
 
 @pytest.mark.parametrize("repository", ["openai-community/gpt2", "gpt2"])
 @pytest.mark.parametrize("variable", ["HF_HUB_CACHE", "HF_HOME"])
-def test_gpt2_from_a_hub_cache(tmp_path, monkeypatch, repository, variable):
+def test_gpt2_from_a_hub_cache(tmp_path, monkeypatch, repository, variable, outside_log):
     """A tiny GPT-2 under GPT-2's names, found as `gpt2`, loaded, the default, and run."""
     cache = tmp_path / "hub"
     monkeypatch.setenv(variable, str(cache if variable == "HF_HUB_CACHE" else tmp_path))
@@ -92,6 +99,7 @@ def test_gpt2_from_a_hub_cache(tmp_path, monkeypatch, repository, variable):
     assert run.prompt_ids.tolist() == [464, 3139, 286, 4881, 318]
     assert run.length == 24
     assert all(s.twin.same_token for s in run.steps)
+    assert not outside_log.exists() or "huggingface" not in outside_log.read_text()
 
 
 def test_the_main_commit_is_taken_and_an_incomplete_one_is_not(tmp_path, monkeypatch):
@@ -199,6 +207,27 @@ def test_missing_weights_are_not_made_up(tmp_path):
     assert refused("weights_incomplete", load, name).values["missing"] == 1
 
 
+def test_damaged_files_are_a_sentence(tmp_path):
+    write_tiny_gpt2(tmp_path / "cut", layers=1, heads=2, width=4)
+    file = tmp_path / "cut" / "model.safetensors"
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])  # an interrupted copy
+    name = catalog.name_owner_folder(tmp_path / "cut", default=False)
+    refused("load_failed", load, name)
+    file.write_bytes(whole)
+    (tmp_path / "cut" / "merges.txt").write_text("#version: 0.2\nx y z w\n")
+    refused("load_failed", load, name)
+    write_tiny_gpt2(tmp_path / "cut", layers=1, heads=2, width=4)
+    assert load(name).facts.layers == 1
+
+
+def test_weights_of_another_size_are_a_sentence(tmp_path):
+    write_tiny_gpt2(tmp_path / "other-size", layers=1, heads=2, width=4)
+    file = tmp_path / "other-size" / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"n_embd": 8}))
+    refused("load_failed", load, catalog.name_owner_folder(tmp_path / "other-size", default=False))
+
+
 def test_five_sessions_at_once_load_once(tmp_path, monkeypatch):
     """C08."""
     write_tiny_gpt2(tmp_path / "shared", layers=2, heads=2, width=4)
@@ -236,8 +265,8 @@ def test_a_failed_load_is_tried_again(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(loading.AutoModelForCausalLM, "from_pretrained", fail)
-        with pytest.raises(OSError, match="disk on fire"):
-            load(name, device="cpu")
+        refusal = refused("load_failed", load, name, device="cpu")
+        assert refusal.values == {"model": "late", "reason": "disk on fire"}
     assert load(name, device="cpu").facts.layers == 1
 
 

@@ -64,6 +64,14 @@ def test_gpt2_small_five_and_twelve(random_small):
     assert all(p.verdict == "holds" for s in run.steps for p in s.proofs)
 
 
+def test_gpt2_small_five_and_twenty(random_small):
+    """A08: 24 positions of 73,728 bytes, each its own 2·12·12·64·4."""
+    assert random_small.facts.kv_bytes_per_token == 2 * 12 * 12 * 64 * 4 == 73_728
+    run = Session(random_small, FIVE, compare=False, capture=False).advance(20)
+    assert run.length == 24
+    assert run.steps[-1].kv_bytes == 1_769_472
+
+
 def test_steps_of_a_run(tiny_gpt2):
     """A07, A09: a square once, rows afterwards; one token at the next position goes in."""
     run = go(Session(tiny_gpt2, "Hey, are you conscious?"), 4).run

@@ -173,6 +173,24 @@ def test_sentencepiece_style_tokens():
     assert vocabulary.piece(7) == b"<7>"
 
 
+def test_an_opening_token_of_the_model_is_kept(tmp_path):
+    """Llama-like vocabularies put one in front; the text itself stays literal."""
+    import json
+
+    parts = json.loads((BUILTIN / "story-llama" / "tokenizer.json").read_text())
+    parts["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [4095], "tokens": ["<|endoftext|>"]}},
+    }
+    parts["truncation"] = {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
+    plain, opening = Vocabulary(BUILTIN / "story-llama"), Vocabulary(tmp_path)
+    text = "Hello<|endoftext|>world, once upon a time"
+    assert opening.encode(text) == [4095, *plain.encode(text)]  # and not cut to three
+
+
 def test_sixteen_threads_share_a_vocabulary(gpt2):
     from concurrent.futures import ThreadPoolExecutor
 
