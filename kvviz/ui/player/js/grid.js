@@ -28,16 +28,19 @@ function drawCache(p, scene) {
   const w = columns.width - Math.max(2, columns.width / 9);
   const half = (row - 2 * inset) / 2;
 
-  const draw = (t, x, width) => {
-    const isNew = t >= newFrom;
-    const shade = shades(scene, isNew);
-    for (let l = 0; l < L; l++) {
-      const y = cache.y + l * row + inset;
-      p.box(x, y, width, half, p.theme.k, shade.k * tint(store.norms.at(t, 2 * l), most[0]));
-      p.box(x, y + half, width, half, p.theme.v, shade.v * tint(store.norms.at(t, 2 * l + 1), most[1]));
-    }
-  };
-  for (let t = columns.first; t < T; t++) draw(t, columns.x(t) + 1, w);
+  const shade = [shades(scene, false), shades(scene, true)];
+  for (const [part, name] of ["k", "v"].entries()) {
+    p.washed(p.theme[name], (wash) => {
+      for (let t = columns.first; t < T; t++) {
+        const strength = shade[Number(t >= newFrom)][name];
+        const x = columns.x(t) + 1;
+        for (let l = 0; l < L; l++) {
+          const y = cache.y + l * row + inset + part * half;
+          wash(x, y, w, half, strength * tint(store.norms.at(t, 2 * l + part), most[part]));
+        }
+      }
+    });
+  }
   if (columns.fold) drawFoldedCells(p, scene, most, inset, half);
   drawNewOutlines(p, scene, w, inset);
   drawEmpty(p, scene, w, inset);
@@ -79,9 +82,10 @@ function drawNewOutlines(p, scene, w, inset) {
       p.round(x + 0.5, cache.y, columns.x(T) - x - 1, row * store.model.L, 2, style);
       return;
     }
+    const cells = [];
     for (let t = from; t < T; t++)
-      for (let l = 0; l < store.model.L; l++)
-        p.round(columns.x(t) + 1, cache.y + l * row + inset, w, row - 2 * inset, 2, style);
+      for (let l = 0; l < store.model.L; l++) cells.push([columns.x(t) + 1, cache.y + l * row + inset, w, row - 2 * inset]);
+    p.rounds(cells, 2, style);
   });
 }
 
@@ -250,13 +254,14 @@ function drawLanes(p, scene) {
       const from = i === 0 ? newFrom : 0;
       p.text(words.plain(name), LABELS - 34, y + 11.5, { align: "right", most: LABELS - 34 });
       p.text(integer(T - from), LABELS - 10, y + 11.5, { align: "right", weight: 700, colour: i && s ? p.theme.wt : p.theme.fg });
+      const cells = { read: [], fresh: [], again: [] };
       for (let t = columns.first; t < T; t++) {
-        const computed = t >= from;
-        const fresh = t >= newFrom;
-        const fill = !computed ? null : fresh ? p.theme.fg : p.theme.wasted;
-        const stroke = !computed ? p.theme.line : fresh ? p.theme.fg : p.theme.w;
-        p.round(columns.x(t) + 1, y + 0.5, w, LANE - 1, 2, { fill, stroke });
+        const kind = t < from ? "read" : t >= newFrom ? "fresh" : "again";
+        cells[kind].push([columns.x(t) + 1, y + 0.5, w, LANE - 1]);
       }
+      p.rounds(cells.read, 2, { stroke: p.theme.line });
+      p.rounds(cells.fresh, 2, { fill: p.theme.fg, stroke: p.theme.fg });
+      p.rounds(cells.again, 2, { fill: p.theme.wasted, stroke: p.theme.w });
       if (columns.fold) {
         const fresh = i === 0 && from < columns.first;
         const style = i === 0 && !fresh ? { stroke: p.theme.line } : { fill: s ? p.theme.wasted : p.theme.fg, stroke: s ? p.theme.w : p.theme.fg };

@@ -21,10 +21,14 @@ function headGeometry(scene) {
 // Positive values in the tensor's hue, negative ones grey, both by size.
 function drawValues(p, x, y, values, most, hue, cell, h, alpha) {
   const w = cell >= 4 ? cell - 1 : cell >= 2 ? cell - 0.4 : cell;
-  for (let d = 0; d < values.length; d++) {
-    const size = Math.min(1, Math.abs(values[d]) / most);
-    p.box(x + d * cell, y, w, h, p.theme.card, alpha);
-    p.box(x + d * cell, y, w, h, values[d] >= 0 ? hue : p.theme.mut, alpha * size * (values[d] >= 0 ? 1 : 0.8));
+  p.box(x, y, cell * values.length - (cell - w), h, p.theme.card, alpha);
+  for (const sign of [1, -1]) {
+    p.washed(sign > 0 ? hue : p.theme.mut, (wash) => {
+      for (let d = 0; d < values.length; d++) {
+        const size = Math.min(1, (sign * values[d]) / most);
+        if (size > 0) wash(x + d * cell, y, w, h, alpha * size * (sign > 0 ? 1 : 0.8));
+      }
+    });
   }
 }
 
@@ -37,7 +41,7 @@ function headValues(scene) {
   const { D } = store.model;
   const row = (rows, t) => Array.from({ length: D }, (_, d) => rows.at(t, d));
   const sum = new Array(D).fill(0);
-  let most = { q: 1e-6, k: 1e-6, v: 1e-6, sum: 1e-6 };
+  const most = { q: 1e-6, k: 1e-6, v: 1e-6, sum: 1e-6 };
   for (let t = 0; t < T; t++) {
     for (let d = 0; d < D; d++) {
       sum[d] += weights(t) * slab.v.at(t, d);

@@ -17,7 +17,8 @@ const HALF = (() => {
 
 const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 const lerp = (a, b, t) => a + (b - a) * t;
-const integer = (n) => Number(n).toLocaleString("en-US");
+const GROUPED = new Intl.NumberFormat("en-US");
+const integer = (n) => GROUPED.format(n);
 
 // Three significant digits, no exponent between 0.001 and 100,000.
 function digits3(x) {

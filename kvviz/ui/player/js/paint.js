@@ -41,6 +41,18 @@ class Painter {
     this.ctx.globalAlpha = before;
   }
 
+  // Many boxes of one colour: `draw` gets a function (x, y, w, h, alpha).
+  washed(fill, draw) {
+    const { ctx } = this;
+    const before = ctx.globalAlpha;
+    ctx.fillStyle = fill;
+    draw((x, y, w, h, alpha) => {
+      ctx.globalAlpha = before * alpha;
+      ctx.fillRect(x, y, w, h);
+    });
+    ctx.globalAlpha = before;
+  }
+
   round(x, y, w, h, radius, { fill, stroke, width = 1, dash } = {}) {
     const { ctx } = this;
     ctx.beginPath();
@@ -55,6 +67,23 @@ class Painter {
       if (dash) ctx.setLineDash(dash);
       ctx.stroke();
       if (dash) ctx.setLineDash([]);
+    }
+  }
+
+  // Many rounded boxes of one style in one path: [x, y, w, h] each.
+  rounds(boxes, radius, { fill, stroke, width = 1 }) {
+    if (!boxes.length) return;
+    const { ctx } = this;
+    ctx.beginPath();
+    for (const [x, y, w, h] of boxes) ctx.roundRect(x, y, w, h, Math.min(radius, w / 2, h / 2));
+    if (fill) {
+      ctx.fillStyle = fill;
+      ctx.fill();
+    }
+    if (stroke) {
+      ctx.strokeStyle = stroke;
+      ctx.lineWidth = width;
+      ctx.stroke();
     }
   }
 
