@@ -266,6 +266,16 @@ def test_every_text_colour_can_be_read(watch, scheme: str) -> None:
             assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
 
 
+def test_it_follows_the_theme_at_once(watch) -> None:
+    visit = watch("six", step=6)
+    expect(visit.player).to_have_attribute("data-theme", "light")
+    before = painting(visit)
+    visit.page.emulate_media(color_scheme="dark")
+    expect(visit.player).to_have_attribute("data-theme", "dark")
+    visit.wait_player(step=6)
+    assert painting(visit) != before
+
+
 def contrast(a: list[float], b: list[float]) -> float:
     """WCAG 2.2 contrast ratio of two sRGB colours."""
 

@@ -252,8 +252,9 @@ function drawLanes(p, scene) {
     ["with_cache", "no_cache"].forEach((name, i) => {
       const y = lanes.y + i * (LANE + 4);
       const from = i === 0 ? newFrom : 0;
-      p.text(words.plain(name), LABELS - 34, y + 11.5, { align: "right", most: LABELS - 34 });
-      p.text(integer(T - from), LABELS - 10, y + 11.5, { align: "right", weight: 700, colour: i && s ? p.theme.wt : p.theme.fg });
+      const size = T - from >= 1000 ? 10.5 : 12;
+      p.text(words.plain(name), 0, y + 11.5, { most: LABELS - 36 });
+      p.text(integer(T - from), LABELS - 8, y + 11.5, { align: "right", size, weight: 700, colour: i && s ? p.theme.wt : p.theme.fg });
       const cells = { read: [], fresh: [], again: [] };
       for (let t = columns.first; t < T; t++) {
         const kind = t < from ? "read" : t >= newFrom ? "fresh" : "again";
