@@ -3,7 +3,7 @@
 import streamlit as st
 
 from kvviz.records import Run
-from kvviz.ui import charts, links, page
+from kvviz.ui import links, page
 from kvviz.ui.language import t
 from kvviz.ui.player import View
 
@@ -13,7 +13,7 @@ def below(run: Run, view: View) -> None:
     st.subheader(t("decode", "read_heading"), anchor=False)
     st.markdown(t("decode", "read_prefill" if view.step == 0 else "read", **values))
     for figure in ("row", "rows", "bytes", "time", "candidates"):
-        charts.draw(figure, run, key=f"decode-{figure}", step=view.step, layer=view.layer, head=view.head)
+        page.figure(figure, run, view, key=f"decode-{figure}")
     st.subheader(t("decode", "code_heading"), anchor=False)
     st.markdown(t("decode", "code", **values))
     page.questions("decode", run, view)

@@ -4,7 +4,7 @@ import streamlit as st
 
 from kvviz import lessons
 from kvviz.records import Run
-from kvviz.ui import charts, examples, links, page, state
+from kvviz.ui import examples, links, page, state
 from kvviz.ui.language import t
 from kvviz.ui.player import View
 
@@ -12,7 +12,7 @@ from kvviz.ui.player import View
 def below(run: Run, view: View) -> None:
     st.subheader(t("home", "read_heading"), anchor=False)
     st.markdown(t("home", "read", **page.facts(run, view)))
-    charts.draw("rows_total", run, key="home-rows", step=view.step, layer=view.layer, head=view.head)
+    page.figure("rows_total", run, view, key="home-rows")
     st.subheader(t("home", "own_heading"), anchor=False)
     st.markdown(t("home", "own", model=lessons.literal(state.model_name())))
     examples.choices(state.model_name(), where="home")

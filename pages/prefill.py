@@ -3,20 +3,21 @@
 import streamlit as st
 
 from kvviz.records import Run
-from kvviz.ui import charts, links, page
+from kvviz.ui import links, page
 from kvviz.ui.language import t
 from kvviz.ui.player import View
 
 
 def below(run: Run, view: View) -> None:
-    values = page.facts(run, View(0, view.layer, view.head))
+    view = View(0, view.layer, view.head)  # this page is about pass 0, wherever the others stand
+    values = page.facts(run, view)
     st.subheader(t("prefill", "read_heading"), anchor=False)
     st.markdown(t("prefill", "read", **values))
     for figure in ("square", "predictions"):
-        charts.draw(figure, run, key=f"prefill-{figure}", step=0, layer=view.layer, head=view.head)
+        page.figure(figure, run, view, key=f"prefill-{figure}")
     st.subheader(t("prefill", "code_heading"), anchor=False)
     st.markdown(t("prefill", "code", **values))
-    page.questions("prefill", run, View(0, view.layer, view.head))
+    page.questions("prefill", run, view)
 
 
 TRIES = (

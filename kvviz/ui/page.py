@@ -84,6 +84,13 @@ def follow(name: str, below: Callable[[Run, View], None]) -> None:
         browser.show_address(links.Place(view.step, view.layer, view.head), key="address")
 
 
+def figure(name: str, run: Run, view: View, *, key: str) -> None:
+    """A chart that follows the step. Pandas and Plotly take most of a second to import: the player comes first."""
+    from kvviz.ui import charts
+
+    charts.draw(name, run, key=key, step=view.step, layer=view.layer, head=view.head)
+
+
 def text_so_far(run: Run, step: int) -> None:
     """Prompt and chosen tokens up to `step`, exactly as they are, and where the model meant to end."""
     ids = run.ids[: run.P + step + 1]

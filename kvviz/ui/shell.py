@@ -54,7 +54,14 @@ def run(page: st.Page) -> None:
         st.html(PRESENTER)
     request.settle()
     guarded(page.run)()
-    warm.request(catalog.default_name())
+    _bring_up(entries)
+
+
+def _bring_up(entries: list[catalog.Entry]) -> None:
+    """After the page has been sent: importing torch would hold it up."""
+    for entry in entries:
+        if entry.name == state.model_name() and entry.on_disk:
+            warm.request(entry.name)
 
 
 @st.cache_resource(show_spinner=False)

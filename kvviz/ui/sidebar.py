@@ -57,10 +57,8 @@ def _model(entries: list[catalog.Entry]) -> catalog.Entry:
     chosen = next((e for e in entries if e.name == state.model_name()), None)
     if chosen is None:  # the list has changed under a session that had chosen from it
         chosen = next(e for e in entries if e.name == default)
-    if chosen.on_disk:
-        warm.request(chosen.name)
-    moving = warm.status(chosen.name).moving
-    st.fragment(_model_status, key="model_status", run_every=POLL_SECONDS if moving else None)(chosen)
+    coming = chosen.on_disk and warm.status(chosen.name).coming
+    st.fragment(_model_status, key="model_status", run_every=POLL_SECONDS if coming else None)(chosen)
     return chosen
 
 
@@ -90,9 +88,9 @@ def _model_status(entry: catalog.Entry) -> None:
         st.caption(refused(status.refusal))
     else:
         st.caption(s(f"status_{status.stage}", seconds=f"{status.seconds:.0f}", **facts))
-    polled = st.session_state.get("kv_model_moving")
-    st.session_state.kv_model_moving = (entry.name, status.moving)
-    if polled == (entry.name, True) and not status.moving:
+    polled = st.session_state.get("kv_model_coming")
+    st.session_state.kv_model_coming = (entry.name, status.coming)
+    if polled == (entry.name, True) and not status.coming:
         st.rerun()  # the token count, the limit and Run depend on it
 
 

@@ -43,9 +43,9 @@ class Status:
         return self.stage == "ready"
 
     @property
-    def moving(self) -> bool:
-        """Worth asking again in a moment."""
-        return self.stage in ("importing", "loading")
+    def coming(self) -> bool:
+        """Worth asking again in a moment: it will be there or be refused."""
+        return self.stage not in ("ready", "failed")
 
 
 _slots: dict[str, _Slot] = {}
