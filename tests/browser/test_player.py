@@ -74,6 +74,7 @@ def test_five_quick_presses_give_five_passes(watch) -> None:
     visit.press("n", "n", "N", "n", "n")
     visit.wait_player(steps=17, step=16, cache_length=25)
     told(visit, "passes 17")
+    told(visit, "at 16 0 0 all None")
     visit.page.wait_for_timeout(700)
     visit.wait_player(steps=17, step=16)
 

@@ -11,13 +11,16 @@ class Player extends Screen {
     this.state = { step: 0, layer: 0, head: 0, opened: "all", substep: null, grown: null };
     this.store = null;
     this.playing = false;
+    this.follow = false;
+    this.timer = null;
     this.speed = 1;
     this.build();
     this.talk = new Talk(this);
     this.keys = new Keys(this);
     this.sizes = new ResizeObserver(() => this.render());
     this.sizes.observe(this.root);
-    document.fonts.ready.then(() => this.render());
+    this.repaint = () => this.render();
+    document.fonts.addEventListener("loadingdone", this.repaint);
   }
 
   // ---- what Python says -------------------------------------------------------------------------
@@ -43,19 +46,23 @@ class Player extends Screen {
     this.settle(before, header, caller, known);
     this.painter.theme = applyTheme(this.root);
     this.buildPipe();
-    this.talk.heard(caller.answered, this.store.passes.length > known || header.arrays.length > 0);
+    const grew = this.store.passes.length > known;
+    this.talk.heard(caller.answered, grew || header.arrays.length > 0, Boolean(caller.busy));
     this.render();
     const worded = words.language === caller.language;
     if (!whole || !worded || header.more || header.from > this.store.passes.length) this.talk.want();
     else this.askIfLacking();
-    if (this.playing) this.schedule();
+    if (this.playing && this.timer === null) {
+      if (grew) this.schedule(); // the pass that playing waited for
+      else if (this.talk.pending === 0) this.pause();
+    }
   }
 
   // Where to stand now: where the caller puts it, where this mount stood, or after a pass asked for.
   settle(before, header, caller, known) {
     const [step, layer, head, opened, substep] = caller.view;
     const kept = places.get(caller.key);
-    const asked = this.talk.target > known && this.store.passes.length > known;
+    const asked = this.follow && this.talk.target > known && this.store.passes.length > known;
     if (before !== this.store || this.move !== caller.move) {
       const same = before === null && kept && kept.move === caller.move && kept.run === header.run;
       this.state = same ? { ...kept.state } : { step, layer, head, opened, substep, grown: null };
@@ -63,6 +70,7 @@ class Player extends Screen {
       if (this.mode === "prefill") this.state.step = 0;
     } else if (asked) {
       this.state = { ...this.state, step: this.store.passes.length - 1, substep: null, grown: null };
+      this.talk.moved();
     }
     if (this.wanted !== null && this.wanted < this.store.passes.length) {
       this.state.step = this.wanted; // a place beyond the passes that had come so far
@@ -70,6 +78,12 @@ class Player extends Screen {
     }
     this.move = caller.move;
     this.clampState();
+    this.remember();
+  }
+
+  // For a mount of the same player that Streamlit makes anew.
+  remember() {
+    places.set(this.key, { move: this.move, run: this.store.key, state: { ...this.state, grown: null } });
   }
 
   clampState() {
@@ -100,7 +114,8 @@ class Player extends Screen {
     this.grow(before);
     if (this.state.opened !== before.opened) this.startMotion(before.opened);
     this.wanted = null;
-    places.set(this.key, { move: this.move, run: this.store.key, state: this.state });
+    this.follow = false; // who walks on while a pass is computed is not called back
+    this.remember();
     this.render();
     this.talk.moved();
     this.askIfLacking();
@@ -163,6 +178,7 @@ class Player extends Screen {
     if (!this.store || this.mode === "prefill" || !this.canExtend) return;
     if (this.room() <= this.talk.pending) return this.note("hint_full");
     this.pause();
+    this.follow = true;
     this.talk.extend();
     this.render();
   }
@@ -209,9 +225,11 @@ class Player extends Screen {
   }
 
   tick() {
+    this.timer = null;
     if (!this.playing) return;
     if (this.atEnd()) {
       if (this.mode !== "prefill" && this.canExtend && this.room() > this.talk.pending) {
+        this.follow = true;
         this.talk.extend(); // goes on when the pass arrives
         return;
       }
@@ -325,6 +343,7 @@ class Player extends Screen {
     this.talk.forget();
     this.keys.remove();
     this.sizes.disconnect();
+    document.fonts.removeEventListener("loadingdone", this.repaint);
     this.root.remove();
   }
 }

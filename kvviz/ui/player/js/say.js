@@ -12,7 +12,7 @@ function sayPass(element, scene) {
 function sentence(scene) {
   const { store, pass, state, s, T } = scene;
   const { L, H, Hkv, D, width, vocab } = store.model;
-  if (!pass) return ["say_none", { tokens: integer(store.P) }];
+  if (!pass) return [scene.canExtend && scene.mode === "run" ? "say_none_press" : "say_none", { tokens: integer(store.P) }];
   const decode = s > 0;
   const token = short(store.labels[T - 1]);
   const values = {

@@ -43,7 +43,7 @@ class Screen {
     const wide = this.root.clientWidth >= 900;
     const { unit, width, height } = this.fit(wide);
     const regions = regionsFor({ width, height, wide, mode: this.mode, L: store.model.L, T, prefill: s === 0 });
-    return { store, state, s, pass, T, newFrom: pass ? pass.before : T, regions, unit, mode: this.mode };
+    return { store, state, s, pass, T, newFrom: pass ? pass.before : T, regions, unit, mode: this.mode, canExtend: this.canExtend };
   }
 
   // One design pixel in CSS pixels, and the room in design pixels.

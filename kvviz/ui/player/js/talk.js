@@ -69,17 +69,21 @@ class Talk {
     this.send.setTriggerValue("extend", this.message({ to: this.target, have: store.have(words.language) }));
   }
 
-  // A message came. `progress`: it brought something; `answered`: the highest target Python has handled.
-  heard(answered, progress) {
+  // A message came. `progress`: it brought something; `answered`: the highest target Python has handled;
+  // `busy`: the model is at work, so what was asked for may still come.
+  heard(answered, progress, busy) {
     const known = this.player.store.passes.length;
     clearTimeout(this.waiting);
     this.waiting = null;
     if (progress) this.tries = 0;
-    if (known >= this.asked || answered >= this.asked) {
+    if (this.asked) {
+      const came = known >= this.asked;
+      if (!came && (busy || answered < this.asked)) return;
       clearTimeout(this.asking);
       this.asking = null;
-      if (known < this.asked) this.target = known; // Python could not: the reason is the page's to tell
       this.asked = 0;
+      if (!came) this.target = known; // Python could not: the reason is the page's to tell
+      this.moved(); // what was not reported meanwhile
     }
     this.ask();
   }
