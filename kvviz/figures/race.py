@@ -44,7 +44,7 @@ def _line(
         name=name,
         line=line,
         marker={"color": line["color"], "size": 8},
-        text=[""] * (len(x) - 1) + [end],
+        text=[""] * (len(x) - 1) + [f"\u2002{end}"],  # a little away from the line
         textposition=place,
         textfont={"size": 14, "color": ink},
         cliponaxis=False,
@@ -52,9 +52,12 @@ def _line(
     )
 
 
-def _places(last: list[float]) -> list[str]:
-    """The higher end label over its line, the lower one under it, so that they never meet."""
-    return ["top left", "bottom left"] if last[0] >= last[1] else ["bottom left", "top left"]
+def _places(figure: go.Figure, last: list[float], top: float) -> list[str]:
+    """End labels in the margin to the right; of two that would touch, the higher one over its line, the lower under."""
+    figure.update_layout(margin_r=88)
+    if abs(last[0] - last[1]) > 0.1 * top:
+        return ["middle right", "middle right"]
+    return ["top right", "bottom right"] if last[0] >= last[1] else ["bottom right", "top right"]
 
 
 def per_token(race: Race, *, words: Words, dark: bool) -> go.Figure:
@@ -75,7 +78,7 @@ def per_token(race: Race, *, words: Words, dark: bool) -> go.Figure:
             hoverinfo="skip",
             showlegend=False,
         )
-    places = _places([lane.tpot.median for lane, *_ in lanes])
+    places = _places(figure, [lane.tpot.median for lane, *_ in lanes], _ceiling(race))
     for (lane, name, line, ink, _), place in zip(lanes, places, strict=True):
         y = lane.per_pass[1, 1:]
         end = f"{text.milliseconds(float(np.median(y[-max(1, len(y) // 8) :])))} ms" if len(y) else ""
@@ -108,13 +111,13 @@ def clock(race: Race, *, words: Words, dark: bool) -> go.Figure:
     figure = frame(race, p, height=HEIGHT)
     x = np.arange(1, race.n + 1)
     lanes = _lanes(race, words, p)
-    places = _places([float(lane.cumulative[-1]) for lane, *_ in lanes])
+    top = max(float(lane.cumulative[-1]) for lane, *_ in lanes)
+    places = _places(figure, [float(lane.cumulative[-1]) for lane, *_ in lanes], top)
     for (lane, name, line, ink, _), place in zip(lanes, places, strict=True):
         y = lane.cumulative
         hover = f"{words['tokens']} %{{x}}<br>{name}: %{{y:,.1f}} ms<extra></extra>"
         end = f"{text.milliseconds(float(y[-1]))} ms"
         figure.add_trace(_line(x, y, name=name, line=line, ink=ink, end=end, place=place, hover=hover))
-    top = max(float(lane.cumulative[-1]) for lane, *_ in lanes)
     figure.update_xaxes(title_text=words["tokens"], showgrid=False, range=[0, race.n * 1.02])
     figure.update_yaxes(range=[0, top * 1.15], title_text=words["ms_so_far"], tickformat=",d")
     return figure

@@ -29,7 +29,7 @@ function kvrHatch(parent) {
   kvrSvg("line", "kvr-hatch-stroke", pattern, { x1: 0, y1: 0, x2: 0, y2: 5 });
 }
 
-// K over V, muted, as the cache is drawn everywhere: one stripe of each a position, never thinner than 2 px.
+// K over V, muted, as the cache is drawn everywhere. Where positions are thin a stripe stands for several.
 class KvrKept {
   constructor(svg, id) {
     this.pattern = kvrSvg("pattern", "", svg, { id, width: 8, patternUnits: "userSpaceOnUse" });
@@ -150,7 +150,7 @@ class KvrLane {
       this.shape = shape;
       const paths = kvrPaths(P, N, width);
       this.above.setAttribute("class", this.cached ? "" : paths.gap ? "kvr-wasted" : "kvr-wasted kvr-fine");
-      this.kept?.resize(Math.max(paths.h, 4));
+      this.kept?.resize(paths.h * Math.ceil(7 / paths.h));
       this.above.setAttribute("d", paths.above);
       this.fresh.setAttribute("d", paths.fresh);
       this.coming.setAttribute("d", paths.coming);
