@@ -31,6 +31,7 @@ def frame(run: Run, p: Palette, *, height: int = 360, **layout: object) -> go.Fi
         },
         legend={
             "orientation": "h",
+            "traceorder": "normal",
             "x": 0,
             "y": 1.02,
             "yanchor": "bottom",

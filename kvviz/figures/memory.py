@@ -69,7 +69,7 @@ def bytes_held(run: Run, step: int, layer: int, head: int, *, words: Mapping[str
     )
     figure.update_xaxes(**by_pass(run, p, words))
     top = int(counted(run, len(run.steps) - 1).max()) / size
-    figure.update_yaxes(**between(0, top * 1.08), title_text=words["bytes_axis"].format(unit=unit))
+    figure.update_yaxes(**between(0, top * 1.08), title_text=words["bytes_axis"].format(unit=unit), tickformat=",")
     return figure
 
 

@@ -88,7 +88,7 @@ def time_a_pass(run: Run, step: int, layer: int, head: int, *, words: Mapping[st
         )
     figure.update_xaxes(**by_pass(run, p, words))
     figure.update_layout(margin_r=96)
-    figure.update_yaxes(**between(0, _ceiling(run)), title_text=words["ms_axis"])
+    figure.update_yaxes(**between(0, _ceiling(run)), title_text=words["ms_axis"], tickformat=",")
     return figure
 
 

@@ -59,7 +59,7 @@ def chart(
             "alt": alt,
             "words": {name: t("figures", f"button.{name}") for name in _BUTTONS},
         },
-        height="content",
+        height=figure.layout.height,  # kept free while the browser loads Plotly: nothing jumps when it draws
     )
     left, right = st.columns(2)
     with left.expander(t("figures", "label.how")):

@@ -21,6 +21,7 @@ PAGES = ("home", *sorted(p.stem for p in (ROOT / "pages").glob("*.py") if p.stem
 LANGUAGES = {"en": "en-US", "zh": "zh-CN"}
 PLACE = "prompt=Dorothy+and+the+Tin+Woodman+were&new=24&step=6&layer=3&head=2"
 SETTLE_MS = 1500
+CHARTS_DRAWN = "[...document.querySelectorAll('[data-testid=kv-chart]')].every(e => e.dataset.drawn)"
 
 
 def take(browser: Browser, url: str, page: str, folder: Path, wanted: argparse.Namespace) -> None:
@@ -39,6 +40,7 @@ def take(browser: Browser, url: str, page: str, folder: Path, wanted: argparse.N
                 if wanted.whole:
                     main = "document.querySelector('[data-testid=stMainBlockContainer]').scrollHeight"
                     visit.page.set_viewport_size({"width": width, "height": int(visit.page.evaluate(main)) + 40})
+                    visit.page.wait_for_function(CHARTS_DRAWN)
                     visit.page.wait_for_timeout(SETTLE_MS)
                     visit.shot(folder / f"{name}-whole.png")
                 wrong = [*visit.errors, *visit.exceptions(), *visit.outside()]
@@ -56,6 +58,7 @@ def ready(visit: Visit, page: str, query: str) -> None:
         visit.settled()
     except Late:
         print(f"{page}: {hero} did not come; the picture shows what did", flush=True)
+    visit.page.wait_for_function(CHARTS_DRAWN)
     visit.page.wait_for_timeout(SETTLE_MS)
 
 
