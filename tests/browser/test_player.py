@@ -184,6 +184,15 @@ def test_hovering_tells_norms_and_weights(watch) -> None:
     assert number_in(bars[-1]) == pytest.approx(float(run.attention_row(3, 2, 14)[9]), rel=6e-3)
 
 
+def test_what_the_pointer_tells_follows_the_step(watch) -> None:
+    visit = watch("six", step=5)  # 14 positions
+    assert tip(visit, 92 + 14.5 * 40, 90) == ""
+    assert tip(visit, 92 + 12.5 * 40, 90).split("\n")[2] == "reused: computed in Decode 4"
+    visit.press("ArrowLeft")
+    visit.wait_player(step=4)
+    expect(visit.page.locator(".kvp-tip")).to_contain_text("new in this step")
+
+
 def test_text_of_tokens_stays_text(watch) -> None:
     visit = watch("markup")
     visit.page.evaluate("() => { window.alert = () => { window.alerted = true; }; }")
@@ -307,3 +316,7 @@ def test_the_slider_and_the_mouse_do_the_same(watch) -> None:
     visit.wait_player(head=4, opened="layer")
     canvas.click(position={"x": 300, "y": 82 + 4.3 * 156 / 8})
     visit.wait_player(head=4, opened="head")
+    visit.press("Escape", "Escape")
+    visit.wait_player(opened="all")
+    canvas.click(position={"x": 300, "y": 380})
+    visit.wait_player(opened="head")

@@ -30,13 +30,15 @@ def boxes(visit: Visit, selector: str) -> list[dict]:
 
 
 @pytest.mark.parametrize("case", ["six", "twelve", "thirty", "shared", "long", "one", "none"])
-@pytest.mark.parametrize("opened", ["all", "layer", "head"])
-def test_it_fits_980_by_640_with_nothing_cut(watch, case: str, opened: str) -> None:
-    visit = watch(case, step=12, layer=2, head=1, opened=opened)
-    frame = visit.player.bounding_box()
-    assert frame["width"] == 980
-    assert frame["height"] <= 640
-    within(visit, frame)
+def test_it_fits_980_by_640_with_nothing_cut(watch, case: str) -> None:
+    visit = watch(case, step=12, layer=2, head=1)
+    for opened in ("all", "layer", "head") if case != "none" else ("all",):
+        visit.wait_player(opened=opened)
+        frame = visit.player.bounding_box()
+        assert frame["width"] == 980
+        assert frame["height"] <= 640
+        within(visit, frame)
+        visit.press("Enter")
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])

@@ -31,7 +31,7 @@ def shape(text: str) -> tuple[list[str], list[str]]:
 
 
 def test_every_name_in_the_script_has_words(script: str) -> None:
-    named = set(re.findall(r"words\.(?:plain|raw)\(\"(\w+)\"", script))
+    named = set(re.findall(r"words\.(?:plain|raw)\(\s*\"(\w+)\"", script))
     named |= set(re.findall(r"\"((?:say|hover|alt|key|mark|hint|speed|next|time|from|proof)_\w+)\"", script))
     assert len(named) > 80
     for language in lessons.LANGUAGES:

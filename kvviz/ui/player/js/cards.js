@@ -46,7 +46,12 @@ class Cards {
 
   bar() {
     const row = make("div", "kvp-bar", this.next);
-    return { row, label: make("span", "kvp-tok", row), fill: make("i", "", make("span", "kvp-track", row)), value: make("span", "kvp-num", row) };
+    return {
+      row,
+      label: make("span", "kvp-tok", row),
+      fill: make("i", "", make("span", "kvp-track", row)),
+      value: make("span", "kvp-num", row),
+    };
   }
 
   render(scene) {
@@ -88,11 +93,16 @@ class Cards {
     let a = "";
     let b = "";
     if (s <= 0) a = words.plain("time_prefill");
-    else if (passes.length < MEASURED_FROM) a = words.plain("time_measuring", { passes: passes.length, needed: MEASURED_FROM });
+    else if (passes.length < MEASURED_FROM)
+      a = words.plain("time_measuring", { passes: passes.length, needed: MEASURED_FROM });
     else {
       a = words.plain("time_with", { ms: milliseconds(median(passes.map((p) => p.ms))) });
-      if (compared.length >= MEASURED_FROM) b = words.plain("time_without", { ms: milliseconds(median(compared.map((p) => p.twin.ms))) });
-      else b = compared.length ? words.plain("time_measuring", { passes: compared.length, needed: MEASURED_FROM }) : words.plain("time_not_compared");
+      if (compared.length >= MEASURED_FROM)
+        b = words.plain("time_without", { ms: milliseconds(median(compared.map((p) => p.twin.ms))) });
+      else
+        b = compared.length
+          ? words.plain("time_measuring", { passes: compared.length, needed: MEASURED_FROM })
+          : words.plain("time_not_compared");
     }
     setText(first, a);
     setText(second, b);
@@ -102,7 +112,10 @@ class Cards {
 
   // Empty before the logits are there, and with nothing marked before one is chosen.
   renderNext(pass, store, substep) {
-    const top = pass && reached(substep, "logits") ? pass.top.slice(0, CANDIDATES).map(([label, p]) => ({ label, p, chosen: false })) : [];
+    const top =
+      pass && reached(substep, "logits")
+        ? pass.top.slice(0, CANDIDATES).map(([label, p]) => ({ label, p, chosen: false }))
+        : [];
     const chosen = pass && reached(substep, "choose");
     if (chosen) {
       const rank = pass.top.findIndex(([label]) => label === pass.token);

@@ -69,7 +69,10 @@ class Controls {
     if (this.slider.value !== String(at)) this.slider.value = String(at);
     this.slider.disabled = most === 0;
     setText(this.count, `${at} / ${most}`);
-    this.slider.setAttribute("aria-valuetext", prefill && part ? words.plain(`part_${PARTS[part - 1].name}`) : player.phase());
+    this.slider.setAttribute(
+      "aria-valuetext",
+      prefill && part ? words.plain(`part_${PARTS[part - 1].name}`) : player.phase(),
+    );
     SPEEDS.forEach((speed, i) => setText(this.speed.options[i], words.plain(speed.name)));
     const hidden = prefill;
     this.speed.hidden = hidden;

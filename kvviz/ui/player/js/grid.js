@@ -64,7 +64,14 @@ function drawFoldedCells(p, scene, most, inset, half) {
     for (let l = 0; l < store.model.L; l++) {
       const y = cache.y + l * row + inset;
       p.box(LABELS + 1 + i * w, y, w * 0.7, half, p.theme.k, 0.8 * shade.k * tint(store.norms.at(t, 2 * l), most[0]));
-      p.box(LABELS + 1 + i * w, y + half, w * 0.7, half, p.theme.v, 0.8 * shade.v * tint(store.norms.at(t, 2 * l + 1), most[1]));
+      p.box(
+        LABELS + 1 + i * w,
+        y + half,
+        w * 0.7,
+        half,
+        p.theme.v,
+        0.8 * shade.v * tint(store.norms.at(t, 2 * l + 1), most[1]),
+      );
     }
   }
 }
@@ -84,7 +91,8 @@ function drawNewOutlines(p, scene, w, inset) {
     }
     const cells = [];
     for (let t = from; t < T; t++)
-      for (let l = 0; l < store.model.L; l++) cells.push([columns.x(t) + 1, cache.y + l * row + inset, w, row - 2 * inset]);
+      for (let l = 0; l < store.model.L; l++)
+        cells.push([columns.x(t) + 1, cache.y + l * row + inset, w, row - 2 * inset]);
     p.rounds(cells, 2, style);
   });
 }
@@ -119,7 +127,10 @@ function drawLayerNames(p, scene) {
     if ((l % every && !chosen) || near) continue;
     const options = { align: "right", size: row >= 16 ? 12 : 10.5, weight: chosen ? 700 : 400 };
     const y = cache.y + l * row + row / 2 + options.size * 0.35;
-    p.text(words.plain("layer_n", { layer: l }), LABELS - 10, y, { ...options, colour: chosen ? p.theme.fg : p.theme.mut });
+    p.text(words.plain("layer_n", { layer: l }), LABELS - 10, y, {
+      ...options,
+      colour: chosen ? p.theme.fg : p.theme.mut,
+    });
   }
 }
 
@@ -184,7 +195,8 @@ function drawWeightBars(p, scene, weights) {
   const bar = (x, width, weight, label) => {
     const h = Math.max(1, weight * (bars.h - 10));
     p.round(x, floor - h, width, h, 2, { fill: p.theme.q });
-    if (label) p.text(hundredths(weight), x + width / 2, floor + 12, { size: 10, align: "center", colour: p.theme.mut });
+    if (label)
+      p.text(hundredths(weight), x + width / 2, floor + 12, { size: 10, align: "center", colour: p.theme.mut });
   };
   const inset = columns.width >= 28 ? 6 : columns.width >= 20 ? 4 : 2;
   const shown = new Set(strongest(T, weights, columns.width >= 24 ? T : 4));
@@ -222,7 +234,12 @@ function drawScoreBars(p, scene, scores) {
     const h = 3 + ((scores[t] - low) / span) * (bars.h - 14);
     const x = columns.x(t) + inset;
     p.round(x + 0.5, floor - h, columns.width - 2 * inset - 2, h, 2, { stroke: p.theme.q, width: 1.4 });
-    if (columns.width >= 28) p.text(minus(scores[t].toFixed(1)), columns.x(t) + columns.width / 2 - 1, floor + 12, { size: 10, align: "center", colour: p.theme.mut });
+    if (columns.width >= 28)
+      p.text(minus(scores[t].toFixed(1)), columns.x(t) + columns.width / 2 - 1, floor + 12, {
+        size: 10,
+        align: "center",
+        colour: p.theme.mut,
+      });
   }
 }
 
@@ -254,7 +271,12 @@ function drawLanes(p, scene) {
       const from = i === 0 ? newFrom : 0;
       const size = T - from >= 1000 ? 10.5 : 12;
       p.text(words.plain(name), 0, y + 11.5, { most: LABELS - 36 });
-      p.text(integer(T - from), LABELS - 8, y + 11.5, { align: "right", size, weight: 700, colour: i && s ? p.theme.wt : p.theme.fg });
+      p.text(integer(T - from), LABELS - 8, y + 11.5, {
+        align: "right",
+        size,
+        weight: 700,
+        colour: i && s ? p.theme.wt : p.theme.fg,
+      });
       const cells = { read: [], fresh: [], again: [] };
       for (let t = columns.first; t < T; t++) {
         const kind = t < from ? "read" : t >= newFrom ? "fresh" : "again";
@@ -265,7 +287,10 @@ function drawLanes(p, scene) {
       p.rounds(cells.again, 2, { fill: p.theme.wasted, stroke: p.theme.w });
       if (columns.fold) {
         const fresh = i === 0 && from < columns.first;
-        const style = i === 0 && !fresh ? { stroke: p.theme.line } : { fill: s ? p.theme.wasted : p.theme.fg, stroke: s ? p.theme.w : p.theme.fg };
+        const style =
+          i === 0 && !fresh
+            ? { stroke: p.theme.line }
+            : { fill: s ? p.theme.wasted : p.theme.fg, stroke: s ? p.theme.w : p.theme.fg };
         p.round(LABELS + 1, y + 0.5, columns.fold - 6, LANE - 1, 2, style);
       }
     });

@@ -52,7 +52,15 @@ function headValues(scene) {
   const q = row(slab.q, T - 1);
   most.q = Math.max(most.q, ...q.map(Math.abs));
   most.sum = Math.max(most.sum, ...sum.map(Math.abs));
-  return { q, sum, most, weights, scores: scoresOfRow(slab, T - 1, T, D), k: (t) => row(slab.k, t), v: (t) => row(slab.v, t) };
+  return {
+    q,
+    sum,
+    most,
+    weights,
+    scores: scoresOfRow(slab, T - 1, T, D),
+    k: (t) => row(slab.k, t),
+    v: (t) => row(slab.v, t),
+  };
 }
 
 function drawHead(p, scene) {
@@ -71,12 +79,21 @@ function drawHead(p, scene) {
   const label = short(store.labels[T - 1], 10);
 
   p.faded(lit("q", "tokens"), () => {
-    p.text(words.plain("q_of", { token: label }), HEAD_LEFT - 10, 17, { align: "right", weight: 650, colour: p.theme.qt, most: 104 });
+    p.text(words.plain("q_of", { token: label }), HEAD_LEFT - 10, 17, {
+      align: "right",
+      weight: 650,
+      colour: p.theme.qt,
+      most: 104,
+    });
     drawValues(p, HEAD_LEFT, 4, values.q, values.most.q, p.theme.q, g.cell, 18, 1);
     frame(HEAD_LEFT, 4, 18);
   });
-  p.faded(lit("cache", "keys", "new"), () => p.text(`K (${T} × ${g.D})`, HEAD_LEFT, g.top - 8, { weight: 650, colour: p.theme.kt }));
-  p.faded(lit("cache", "valuerows", "new"), () => p.text(`V (${T} × ${g.D})`, g.xV, g.top - 8, { weight: 650, colour: p.theme.vt }));
+  p.faded(lit("cache", "keys", "new"), () =>
+    p.text(`K (${T} × ${g.D})`, HEAD_LEFT, g.top - 8, { weight: 650, colour: p.theme.kt }),
+  );
+  p.faded(lit("cache", "valuerows", "new"), () =>
+    p.text(`V (${T} × ${g.D})`, g.xV, g.top - 8, { weight: 650, colour: p.theme.vt }),
+  );
   p.faded(lit("attention"), () => {
     p.text(`Q·K/√${g.D}`, g.xScore + 52, g.top - 8, { align: "right", colour: p.theme.mut });
     p.text("softmax", g.xWeight, g.top - 8, { colour: p.theme.mut });
@@ -90,10 +107,36 @@ function drawHead(p, scene) {
     const size = row >= 14 ? 12 : 10.5;
     p.faded(lit("tokens", "cache", "keys"), () => {
       p.text(String(t), HEAD_LEFT - 100, middle, { size: 10, colour: p.theme.mut });
-      p.text(store.labels[t], HEAD_LEFT - 10, middle, { size, mono: true, align: "right", weight: t === T - 1 ? 700 : 400, most: 72 });
+      p.text(store.labels[t], HEAD_LEFT - 10, middle, {
+        size,
+        mono: true,
+        align: "right",
+        weight: t === T - 1 ? 700 : 400,
+        most: 72,
+      });
     });
-    drawValues(p, HEAD_LEFT, y, values.k(t), values.most.k, p.theme.k, g.cell, bar, shade * lit(isNew ? "new" : "cache", "cache", "keys"));
-    drawValues(p, g.xV, y, values.v(t), values.most.v, p.theme.v, g.cell, bar, shade * lit(isNew ? "new" : "cache", "cache", "valuerows"));
+    drawValues(
+      p,
+      HEAD_LEFT,
+      y,
+      values.k(t),
+      values.most.k,
+      p.theme.k,
+      g.cell,
+      bar,
+      shade * lit(isNew ? "new" : "cache", "cache", "keys"),
+    );
+    drawValues(
+      p,
+      g.xV,
+      y,
+      values.v(t),
+      values.most.v,
+      p.theme.v,
+      g.cell,
+      bar,
+      shade * lit(isNew ? "new" : "cache", "cache", "valuerows"),
+    );
     if (t === T - 1 || (isNew && substep === 2)) {
       p.faded(lit("cache", "new", "keys"), () => frame(HEAD_LEFT, y, bar));
       p.faded(lit("cache", "new", "valuerows"), () => frame(g.xV, y, bar));
@@ -120,8 +163,16 @@ function drawHeadFold(p, scene, g, values) {
   for (let t = 0; t < rows.first; t++) sum += values.weights(t);
   const middle = top + 13;
   p.text(`0…${rows.first - 1}`, HEAD_LEFT - 100, middle, { size: 10, colour: p.theme.mut });
-  p.text(words.plain("folded_rows", { rows: rows.first }), HEAD_LEFT + 2, middle, { size: 10.5, colour: p.theme.mut, most: g.block });
-  p.text(words.plain("folded_rows", { rows: rows.first }), g.xV + 2, middle, { size: 10.5, colour: p.theme.mut, most: g.block });
+  p.text(words.plain("folded_rows", { rows: rows.first }), HEAD_LEFT + 2, middle, {
+    size: 10.5,
+    colour: p.theme.mut,
+    most: g.block,
+  });
+  p.text(words.plain("folded_rows", { rows: rows.first }), g.xV + 2, middle, {
+    size: 10.5,
+    colour: p.theme.mut,
+    most: g.block,
+  });
   const w = Math.max(1, sum * 72);
   p.round(g.xWeight, top + 4, w, 12, 2, { fill: p.theme.q });
   p.text(percent(sum), g.xWeight + w + 5, middle, { size: 10.5, colour: p.theme.mut });

@@ -10,7 +10,9 @@ function describe(scene, x, y) {
   if (t === null || t >= T) return null;
   const within = (r) => r && y >= r.y && y < r.y + r.h;
   if (t === -1) {
-    return y < cache.y + cache.h + 400 ? [words.plain("hover_fold", { last: columns.first - 1, positions: integer(columns.first) })] : null;
+    return y < cache.y + cache.h + 400
+      ? [words.plain("hover_fold", { last: columns.first - 1, positions: integer(columns.first) })]
+      : null;
   }
   if (y < cache.y - 16) return describeToken(scene, t);
   if (within(cache)) return scene.state.opened === "layer" ? describeLayerCell(scene, t, y) : describeCell(scene, t, y);
@@ -22,7 +24,13 @@ function describe(scene, x, y) {
   if (bars && y >= bars.y && y < bars.y + bars.h + 13) return describeWeight(scene, t, T - 1);
   if (within(lanes)) {
     const second = y > lanes.y + LANE + 2;
-    const name = second ? (t >= scene.newFrom ? "hover_lane_new" : "hover_lane_again") : t >= scene.newFrom ? "hover_lane_new" : "hover_lane_read";
+    const name = second
+      ? t >= scene.newFrom
+        ? "hover_lane_new"
+        : "hover_lane_again"
+      : t >= scene.newFrom
+        ? "hover_lane_new"
+        : "hover_lane_read";
     return [words.plain(name, { position: t, token: short(store.labels[t]) })];
   }
   return null;
@@ -64,11 +72,15 @@ function describeLayerCell(scene, t, y) {
   if (!norms || t >= norms.count) return null;
   const { g, head, overKv } = headAt(scene, y);
   const where = words.plain(store.model.H === store.model.Hkv ? "head_n" : "kv_head_n", { head: g });
-  const lines = [words.plain("hover_head_cell", { layer: state.layer, head: where, position: t, token: short(store.labels[t]) })];
-  if (overKv) lines.push(`‖K‖ ${digits3(norms.at(t, 2 * g))}   ‖V‖ ${digits3(norms.at(t, 2 * g + 1))}`, since(scene, t));
+  const lines = [
+    words.plain("hover_head_cell", { layer: state.layer, head: where, position: t, token: short(store.labels[t]) }),
+  ];
+  if (overKv)
+    lines.push(`‖K‖ ${digits3(norms.at(t, 2 * g))}   ‖V‖ ${digits3(norms.at(t, 2 * g + 1))}`, since(scene, t));
   else {
     const weights = store.weights(state.layer, head, s);
-    if (weights) lines.push(words.plain("hover_weight", { head, query: scene.T - 1, key: t, weight: digits3(weights(t)) }));
+    if (weights)
+      lines.push(words.plain("hover_weight", { head, query: scene.T - 1, key: t, weight: digits3(weights(t)) }));
   }
   return lines;
 }
@@ -76,7 +88,9 @@ function describeLayerCell(scene, t, y) {
 function describeWeight(scene, t, query) {
   const { store, state, T } = scene;
   if (query === null) return null;
-  const lines = [words.plain("hover_pair", { query, a: short(store.labels[query]), key: t, b: short(store.labels[t]) })];
+  const lines = [
+    words.plain("hover_pair", { query, a: short(store.labels[query]), key: t, b: short(store.labels[t]) }),
+  ];
   if (t > query) return [...lines, words.plain(query < store.P ? "hover_masked" : "hover_later")];
   const slab = store.slab(state.layer, state.head, T);
   if (slab) lines.push(`Q·K/√${store.model.D} ${digits3(scoresOfRow(slab, query, query + 1, store.model.D)[t])}`);
@@ -98,7 +112,8 @@ function describeHead(scene, x, y) {
   if (!values) return null;
   const { store, T } = scene;
   const g = headGeometry(scene);
-  const dimension = (left) => (x >= left && x < left + g.block ? Math.min(g.D - 1, Math.floor((x - left) / g.cell)) : null);
+  const dimension = (left) =>
+    x >= left && x < left + g.block ? Math.min(g.D - 1, Math.floor((x - left) / g.cell)) : null;
   if (y >= 2 && y < 24) {
     const d = dimension(HEAD_LEFT);
     return d === null ? null : [`Q[${T - 1}, ${d}] = ${digits3(values.q[d])}`];
@@ -115,7 +130,11 @@ function describeHead(scene, x, y) {
   const v = dimension(g.xV);
   if (v !== null) return [`V[${t}, ${v}] = ${digits3(values.v(t)[v])}`, token, since(scene, t)];
   if (x >= g.xScore && x < g.xV) {
-    return [token, `Q·K/√${g.D} ${digits3(values.scores[t])}`, words.plain("hover_softmax", { weight: digits3(values.weights(t)) })];
+    return [
+      token,
+      `Q·K/√${g.D} ${digits3(values.scores[t])}`,
+      words.plain("hover_softmax", { weight: digits3(values.weights(t)) }),
+    ];
   }
   return null;
 }

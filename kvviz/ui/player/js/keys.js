@@ -1,7 +1,12 @@
 // Keys of the whole page, but never those of somebody who types or uses another widget.
 
-const TYPING = "input, textarea, select, [contenteditable=''], [contenteditable='true'], [role='textbox'], [role='combobox'], [role='listbox'], [role='option'], [role='menu'], [role='menuitem'], [role='grid'], [role='dialog'], canvas[data-testid='data-grid-canvas']";
-const PRESSES = "button, a[href], summary, [role='button'], [role='checkbox'], [role='switch'], [role='tab'], [role='radio']";
+const TYPING = [
+  "input, textarea, select, [contenteditable=''], [contenteditable='true'], [role='textbox'], [role='combobox']",
+  "[role='listbox'], [role='option'], [role='menu'], [role='menuitem'], [role='grid'], [role='dialog']",
+  "[data-baseweb='popover'], canvas[data-testid='data-grid-canvas']",
+].join();
+const PRESSES =
+  "button, a[href], summary, [role='button'], [role='checkbox'], [role='switch'], [role='tab'], [role='radio']";
 const SLIDES = "[role='slider'], [role='tab'], [role='radio'], [role='separator'], audio, video";
 const ARROWS = new Set(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "PageUp", "PageDown"]);
 
@@ -12,7 +17,8 @@ function taken(event, root) {
   if (target.isContentEditable) return true;
   if (target.matches("input[type=checkbox]")) return event.key === " ";
   if (inside && target.matches("input[type=range]")) return false; // the slider's keys are the page's
-  if (inside && target.closest(".kvp-help")) return target.closest("button") !== null && (event.key === "Enter" || event.key === " ");
+  if (inside && target.closest(".kvp-help"))
+    return target.closest("button") !== null && (event.key === "Enter" || event.key === " ");
   if (target.closest(TYPING)) return true;
   if (target.closest(PRESSES) && (event.key === "Enter" || event.key === " ")) return true;
   return target.closest(SLIDES) !== null && ARROWS.has(event.key);
@@ -73,7 +79,8 @@ class Keys {
         return () => player.toEnd(1);
       case "n":
       case "N":
-        return player.canExtend ? () => player.extend() : null;
+        if (!player.canExtend) return null;
+        return () => (event.repeat && player.talk.pending ? undefined : player.extend()); // held down: one at a time
       case "?":
         return () => player.toggleHelp();
       default:

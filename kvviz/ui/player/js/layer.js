@@ -105,12 +105,19 @@ function drawGroupName(p, scene, groups, g) {
       const chosen = first + q === state.head;
       const middle = y + groups.kv + (q + 0.5) * groups.strip + 3.5;
       p.text(words.plain("q_head_n", { head: first + q }), LABELS - 10, middle, {
-        size: 10, align: "right", weight: chosen ? 700 : 400, colour: chosen ? p.theme.qt : p.theme.mut,
+        size: 10,
+        align: "right",
+        weight: chosen ? 700 : 400,
+        colour: chosen ? p.theme.qt : p.theme.mut,
       });
     }
   } else if (groups.h >= 26) {
     const middle = y + groups.kv + (groups.h - groups.kv) / 2 + 2;
-    p.text(words.plain("q_heads", { first, last }), LABELS - 10, middle, { size: 10, align: "right", colour: p.theme.qt });
+    p.text(words.plain("q_heads", { first, last }), LABELS - 10, middle, {
+      size: 10,
+      align: "right",
+      colour: p.theme.qt,
+    });
   }
 }
 

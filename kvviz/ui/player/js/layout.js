@@ -56,7 +56,13 @@ function regionsFor({ width, height, wide, mode, L, T, prefill }) {
     const predictions = 52;
     const square = { y: top, h: Math.min(stage - top - predictions - 8, 300) };
     return {
-      stage, width, gridWidth, columns, row, wide, square,
+      stage,
+      width,
+      gridWidth,
+      columns,
+      row,
+      wide,
+      square,
       cache: { y: CACHE_TOP, h: row * L },
       bars: null,
       predictions: { y: stage - predictions, h: predictions },
@@ -75,7 +81,12 @@ function regionsFor({ width, height, wide, mode, L, T, prefill }) {
   const lanesTop = attentionTop + room + numbers + 10;
   return {
     stage: wide ? used : lanesTop + lanes + 2,
-    width, gridWidth, columns, row, wide, cache,
+    width,
+    gridWidth,
+    columns,
+    row,
+    wide,
+    cache,
     square: both ? { y: attentionTop, h: room - BARS - 8 } : prefill ? whole : null,
     bars: both ? { y: attentionTop + room - BARS, h: BARS } : prefill ? null : whole,
     lanes: { y: lanesTop, h: lanes },

@@ -53,7 +53,8 @@ class Player extends Screen {
     if (!whole || !worded || header.more || header.from > this.store.passes.length) this.talk.want();
     else this.askIfLacking();
     if (this.playing && this.timer === null) {
-      if (grew) this.schedule(); // the pass that playing waited for
+      if (grew)
+        this.schedule(); // the pass that playing waited for
       else if (this.talk.pending === 0) this.pause();
     }
   }
@@ -215,7 +216,10 @@ class Player extends Screen {
 
   atEnd() {
     if (this.mode === "prefill") return this.state.substep === this.lastPart();
-    return this.state.step >= this.store.passes.length - 1 && (!SPEEDS[this.speed].parts || this.state.substep === this.lastPart());
+    return (
+      this.state.step >= this.store.passes.length - 1 &&
+      (!SPEEDS[this.speed].parts || this.state.substep === this.lastPart())
+    );
   }
 
   schedule() {
@@ -311,27 +315,43 @@ class Player extends Screen {
       return [(event.clientX - box.left) / unit, (event.clientY - box.top) / unit];
     };
     this.stage.addEventListener("pointermove", (event) => {
-      if (!this.last) return;
       const box = this.root.getBoundingClientRect();
-      this.tip.show(describe(this.last, ...at(event)), event.clientX - box.left, event.clientY - box.top);
+      this.pointer = { stage: at(event), root: [event.clientX - box.left, event.clientY - box.top] };
+      this.canvas.style.cursor = this.last && this.target(...this.pointer.stage) ? "pointer" : "";
+      this.point();
     });
-    this.stage.addEventListener("pointerleave", () => this.tip.hide());
-    this.canvas.addEventListener("click", (event) => this.clicked(...at(event)));
+    this.stage.addEventListener("pointerleave", () => {
+      this.pointer = null;
+      this.point();
+    });
+    this.canvas.addEventListener("click", (event) => {
+      const change = this.last && this.target(...at(event));
+      if (change) this.go(change);
+    });
   }
 
-  // A click chooses a layer or a head; on the chosen one it opens it.
-  clicked(x, y) {
+  // Say what is under the pointer, now that either has changed.
+  point() {
+    if (!this.pointer || !this.last) return this.tip.hide();
+    return this.tip.show(describe(this.last, ...this.pointer.stage), ...this.pointer.root);
+  }
+
+  // What a click does: it chooses a layer or a head, and opens the chosen one; on attention it opens the head.
+  target(x, y) {
     const { last, state } = this;
-    if (!last || !last.pass || state.opened === "head") return;
+    if (!last.pass || state.opened === "head") return null;
     const { regions, store } = last;
-    if (y < regions.cache.y || y >= regions.cache.y + regions.cache.h) return;
+    if (x > regions.gridWidth) return null;
+    const inside = (r) => r && y >= r.y && y < r.y + r.h;
+    if (inside(regions.square) || inside(regions.bars)) return { opened: "head" };
+    if (!inside(regions.cache)) return null;
     if (state.opened === "layer") {
       const { head } = headAt(last, y);
-      this.go(head === state.head ? { opened: "head" } : { head });
-      return;
+      return head === state.head ? { opened: "head" } : { head };
     }
     const layer = Math.floor((y - regions.cache.y) / regions.row);
-    if (layer < store.model.L) this.go(layer === state.layer ? { opened: "layer" } : { layer });
+    if (layer >= store.model.L) return null;
+    return layer === state.layer ? { opened: "layer" } : { layer };
   }
 
   destroy() {

@@ -10,7 +10,11 @@ function proofsUpTo(store, s) {
   const dtype = DTYPES[store.model.dtype] || store.model.dtype;
   const gather = (name) => {
     const found = [];
-    passes.forEach((pass, step) => pass.proofs.filter((q) => q[0] === name).forEach((q) => found.push({ step, verdict: q[1], value: q[2], limit: q[3] })));
+    passes.forEach((pass, step) =>
+      pass.proofs
+        .filter((q) => q[0] === name)
+        .forEach((q) => found.push({ step, verdict: q[1], value: q[2], limit: q[3] })),
+    );
     const state = found.reduce((worst, q) => (WORST[q.verdict] > WORST[worst] ? q.verdict : worst), "holds");
     return { found, state, last: found[found.length - 1], worst: found.find((q) => q.verdict === state) };
   };
@@ -23,7 +27,12 @@ function proofsUpTo(store, s) {
   else {
     const state = WORST[tokens.state] > WORST[logits.state] ? tokens.state : logits.state;
     const compared = passes.filter((pass) => pass.twin);
-    const bad = state === "holds" ? null : passes.findIndex((pass) => pass.proofs.some((q) => (q[0] === "tokens" || q[0] === "logits") && q[1] === state));
+    const bad =
+      state === "holds"
+        ? null
+        : passes.findIndex((pass) =>
+            pass.proofs.some((q) => (q[0] === "tokens" || q[0] === "logits") && q[1] === state),
+          );
     const pass = bad === null ? null : passes[bad];
     out.push({
       state,
@@ -42,20 +51,36 @@ function proofsUpTo(store, s) {
   }
   const kv = gather("same_kv");
   if (kv.found.length) {
-    const values = { delta: scientific(largestOf(kv.found)), step: kv.worst.step, limit: scientific(kv.worst.limit), dtype };
+    const values = {
+      delta: scientific(largestOf(kv.found)),
+      step: kv.worst.step,
+      limit: scientific(kv.worst.limit),
+      dtype,
+    };
     out.push({ state: kv.state, name: `proof_kv_${kv.state}`, values });
   }
   const bytes = gather("bytes");
   if (bytes.found.length) {
     const shown = bytes.state === "holds" ? bytes.last : bytes.worst;
-    const values = { tensors: integer(passes[shown.step].tensors), bytes: integer(shown.value), formula: integer(shown.limit), step: shown.step };
+    const values = {
+      tensors: integer(passes[shown.step].tensors),
+      bytes: integer(shown.value),
+      formula: integer(shown.limit),
+      step: shown.step,
+    };
     out.push({ state: bytes.state, name: `proof_bytes_${bytes.state === "holds" ? "holds" : "fails"}`, values });
   }
   const length = gather("length");
   if (length.found.length) {
     const shown = length.state === "holds" ? length.last : length.worst;
     const pass = passes[shown.step];
-    const values = { T: integer(shown.value), before: integer(pass.before), rows: integer(pass.rows), limit: integer(shown.limit), step: shown.step };
+    const values = {
+      T: integer(shown.value),
+      before: integer(pass.before),
+      rows: integer(pass.rows),
+      limit: integer(shown.limit),
+      step: shown.step,
+    };
     out.push({ state: length.state, name: `proof_length_${length.state === "holds" ? "holds" : "fails"}`, values });
   }
   return out;

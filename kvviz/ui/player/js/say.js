@@ -12,13 +12,29 @@ function sayPass(element, scene) {
 function sentence(scene) {
   const { store, pass, state, s, T } = scene;
   const { L, H, Hkv, D, width, vocab } = store.model;
-  if (!pass) return [scene.canExtend && scene.mode === "run" ? "say_none_press" : "say_none", { tokens: integer(store.P) }];
+  if (!pass)
+    return [scene.canExtend && scene.mode === "run" ? "say_none_press" : "say_none", { tokens: integer(store.P) }];
   const decode = s > 0;
   const token = short(store.labels[T - 1]);
   const values = {
-    token, T: integer(T), old: integer(T - 1), P: integer(store.P), layers: L, heads: H, kv_heads: Hkv, D, width: integer(width),
-    vocab: integer(vocab), position: T - 1, last: store.P - 1, layer: state.layer, head: state.head, rows: integer(pass.rows),
-    id: integer(store.ids[T - 1]), bytes: integer(pass.bytes), unused: integer(store.P - 1),
+    token,
+    T: integer(T),
+    old: integer(T - 1),
+    P: integer(store.P),
+    layers: L,
+    heads: H,
+    kv_heads: Hkv,
+    D,
+    width: integer(width),
+    vocab: integer(vocab),
+    position: T - 1,
+    last: store.P - 1,
+    layer: state.layer,
+    head: state.head,
+    rows: integer(pass.rows),
+    id: integer(store.ids[T - 1]),
+    bytes: integer(pass.bytes),
+    unused: integer(store.P - 1),
   };
   const kind = decode ? "decode" : store.P === 1 ? "one" : "prefill";
   if (state.substep === null) {
@@ -35,11 +51,19 @@ function sentence(scene) {
   if (part === "qkv") return [`say_qkv_${Hkv === H ? "same" : "shared"}_${plural}`, values];
   if (part === "append") return [`say_append_${plural}`, values];
   if (part === "scores" || part === "softmax") return sayStrongest(scene, part, values);
-  if (part === "mask") return [`say_mask_${plural}`, { ...values, hidden: integer((store.P * (store.P - 1)) / 2), all: integer(store.P ** 2) }];
+  if (part === "mask")
+    return [
+      `say_mask_${plural}`,
+      { ...values, hidden: integer((store.P * (store.P - 1)) / 2), all: integer(store.P ** 2) },
+    ];
   if (part === "values") return ["say_values", values];
-  if (part === "logits") return ["say_logits", { ...values, best: short(pass.top[0][0]), probability: percent(pass.top[0][1]) }];
+  if (part === "logits")
+    return ["say_logits", { ...values, best: short(pass.top[0][0]), probability: percent(pass.top[0][1]) }];
   if (part === "choose") return sayChoice(scene, values);
-  return ["say_kept", { ...values, predictions: integer(store.P - 1), square: `${integer(store.P)} × ${integer(store.P)}` }];
+  return [
+    "say_kept",
+    { ...values, predictions: integer(store.P - 1), square: `${integer(store.P)} × ${integer(store.P)}` },
+  ];
 }
 
 function sayStrongest(scene, part, values) {
@@ -56,7 +80,13 @@ function sayStrongest(scene, part, values) {
 
 function sayChoice(scene, values) {
   const { store, pass, T } = scene;
-  const more = { ...values, chosen: short(pass.token), next: T, probability: percent(pass.p), temperature: store.sampling.temperature };
+  const more = {
+    ...values,
+    chosen: short(pass.token),
+    next: T,
+    probability: percent(pass.p),
+    temperature: store.sampling.temperature,
+  };
   if (pass.end) return ["say_choose_end", more];
   return [store.sampling.greedy ? "say_choose_greedy" : "say_choose_sampled", more];
 }
@@ -65,10 +95,22 @@ function sayChoice(scene, values) {
 function describePicture(scene) {
   const { store, pass, state, s, T } = scene;
   if (!pass) return words.plain("say_none", { tokens: integer(store.P) });
-  const values = { layers: store.model.L, T: integer(T), layer: state.layer, head: state.head, fresh: integer(T - scene.newFrom) };
+  const values = {
+    layers: store.model.L,
+    T: integer(T),
+    layer: state.layer,
+    head: state.head,
+    fresh: integer(T - scene.newFrom),
+  };
   if (state.opened === "head") return words.plain("alt_head", { ...values, D: store.model.D });
   const weights = store.weights(state.layer, state.head, s);
   if (!weights) return words.plain("alt_cache", values);
   const key = largest(T, weights);
-  return words.plain("alt_grid", { ...values, query: T - 1, key, token: short(store.labels[key]), weight: percent(weights(key)) });
+  return words.plain("alt_grid", {
+    ...values,
+    query: T - 1,
+    key,
+    token: short(store.labels[key]),
+    weight: percent(weights(key)),
+  });
 }

@@ -5,6 +5,7 @@ const LEVELS = ["all", "layer", "head"];
 class Screen {
   build() {
     const { root } = this;
+    root.setAttribute("role", "region");
     make("i", "kvp-probe", root);
     make("i", "kvp-mono-probe", root);
     const head = make("div", "kvp-head", root);
@@ -43,7 +44,18 @@ class Screen {
     const wide = this.root.clientWidth >= 900;
     const { unit, width, height } = this.fit(wide);
     const regions = regionsFor({ width, height, wide, mode: this.mode, L: store.model.L, T, prefill: s === 0 });
-    return { store, state, s, pass, T, newFrom: pass ? pass.before : T, regions, unit, mode: this.mode, canExtend: this.canExtend };
+    return {
+      store,
+      state,
+      s,
+      pass,
+      T,
+      newFrom: pass ? pass.before : T,
+      regions,
+      unit,
+      mode: this.mode,
+      canExtend: this.canExtend,
+    };
   }
 
   // One design pixel in CSS pixels, and the room in design pixels.
@@ -85,6 +97,7 @@ class Screen {
       substep: state.substep === null ? "" : String(state.substep),
       run: store.key,
     });
+    if (this.pointer) this.point();
   }
 
   paint(scene) {
@@ -136,6 +149,7 @@ class Screen {
     const key = `${words.language}|${this.mode}`;
     if (this.pipeKey === key) return;
     this.pipeKey = key;
+    this.root.setAttribute("aria-label", words.plain("player_name"));
     this.pipe.replaceChildren();
     this.parts = PARTS.slice(0, this.lastPart() + 1).map((part, i) => {
       if (i) make("i", "", this.pipe, "→").setAttribute("aria-hidden", "true");

@@ -88,7 +88,14 @@ function drawEarlierQueries(p, scene) {
       const weights = i < store.P ? null : store.weights(state.layer, state.head, i - store.P + 1);
       if (i >= store.P ? !weights : i < square.first) continue;
       for (let t = Math.max(columns.first, i < store.P ? square.first : 0); t <= Math.min(i, T - 1); t++)
-        p.box(columns.x(t) + 1, y, w, h - gap, p.theme.q, 0.06 + 0.94 * shadeOf(weights ? weights(t) : square.at(i, t)));
+        p.box(
+          columns.x(t) + 1,
+          y,
+          w,
+          h - gap,
+          p.theme.q,
+          0.06 + 0.94 * shadeOf(weights ? weights(t) : square.at(i, t)),
+        );
       const hidden = columns.x(Math.min(T, i < store.P ? store.P : i + 1)) - columns.x(Math.max(i + 1, columns.first));
       if (hidden > 0) p.box(columns.x(Math.max(i + 1, columns.first)) + 1, y, hidden - 2, h - gap, p.theme.masked);
       if (columns.fold) {
@@ -133,7 +140,11 @@ function drawPredictions(p, scene) {
   const { y } = predictions;
   const done = reached(state.substep, "logits");
   p.text(words.plain("predictions"), 0, y + 22, { colour: p.theme.mut, most: LABELS - 4 });
-  p.text(words.plain("predictions_used", { P: integer(store.P) }), 0, y + 38, { colour: p.theme.mut, size: 10.5, most: LABELS - 4 });
+  p.text(words.plain("predictions_used", { P: integer(store.P) }), 0, y + 38, {
+    colour: p.theme.mut,
+    size: 10.5,
+    most: LABELS - 4,
+  });
   p.faded(emphasis(state.substep, "next", "ghost"), () => {
     for (let t = columns.first; t < T; t++) {
       const used = t === T - 1 && reached(state.substep, "choose");
@@ -144,9 +155,11 @@ function drawPredictions(p, scene) {
       if (!done) continue;
       const label = pass.predictions[t][0];
       const options = { size: 10.5, mono: true, align: "center", colour, weight: used ? 700 : 400 };
-      if (columns.width >= 28) p.text(label, x + columns.width / 2 - 0.5, y + 28, { ...options, most: columns.width - 6 });
+      if (columns.width >= 28)
+        p.text(label, x + columns.width / 2 - 0.5, y + 28, { ...options, most: columns.width - 6 });
       else drawUpright(p, label, x + columns.width / 2, y + 24, options);
-      if (t < T - 1 && reached(state.substep, "choose")) p.line(x + 5, y + 24, x + columns.width - 6, y + 24, p.theme.mut, 0.8);
+      if (t < T - 1 && reached(state.substep, "choose"))
+        p.line(x + 5, y + 24, x + columns.width - 6, y + 24, p.theme.mut, 0.8);
     }
   });
 }

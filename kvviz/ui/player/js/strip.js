@@ -85,7 +85,8 @@ function drawPositions(p, scene) {
   p.faded(emphasis(state.substep, "tokens"), () => {
     for (const [start, end] of store.groups) {
       const from = Math.max(start, columns.first);
-      if (from < Math.min(end, T)) p.line(columns.x(from) + 2, STRIP + 2, columns.x(Math.min(end, T)) - 4, STRIP + 2, p.theme.fg, 1.4);
+      if (from < Math.min(end, T))
+        p.line(columns.x(from) + 2, STRIP + 2, columns.x(Math.min(end, T)) - 4, STRIP + 2, p.theme.fg, 1.4);
     }
     const every = columns.width >= 20 ? 1 : 5;
     for (let t = columns.first; t < T; t++) {
@@ -93,12 +94,20 @@ function drawPositions(p, scene) {
       if (t % every && !last) continue;
       if (!last && every > 1 && T - 1 - t < 2) continue;
       p.text(String(t), columns.x(t) + columns.width / 2 - 0.5, STRIP + 12, {
-        size: 10, align: "center", colour: last ? p.theme.fg : p.theme.mut, weight: last ? 700 : 400,
+        size: 10,
+        align: "center",
+        colour: last ? p.theme.fg : p.theme.mut,
+        weight: last ? 700 : 400,
       });
     }
     if (columns.fold) {
       const folded = words.plain("folded_n", { positions: integer(columns.first) });
-      p.text(folded, LABELS + (columns.fold - 4) / 2, STRIP + 12, { size: 10, align: "center", colour: p.theme.mut, most: columns.fold - 2 });
+      p.text(folded, LABELS + (columns.fold - 4) / 2, STRIP + 12, {
+        size: 10,
+        align: "center",
+        colour: p.theme.mut,
+        most: columns.fold - 2,
+      });
     }
     if (columns.width < 40) return;
     drawSpan(p, columns, 0, Math.min(store.P, T), words.plain("prompt_n", { tokens: integer(store.P) }));
