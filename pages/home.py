@@ -2,10 +2,9 @@
 
 import streamlit as st
 
-from kvviz import lessons
 from kvviz.records import Run
 from kvviz.ui import examples, links, page, state
-from kvviz.ui.language import t
+from kvviz.ui.language import literal, t
 from kvviz.ui.player import View
 
 
@@ -14,7 +13,7 @@ def below(run: Run, view: View) -> None:
     st.markdown(t("home", "read", **page.facts(run, view)))
     page.figure("rows_total", run, view, key="home-rows")
     st.subheader(t("home", "own_heading"), anchor=False)
-    st.markdown(t("home", "own", model=lessons.literal(state.model_name())))
+    st.markdown(t("home", "own", model=literal(state.model_name())))
     examples.choices(state.model_name(), where="home")
     page.questions("home", run, view)
 

@@ -9,6 +9,7 @@ from kvviz.ui import links
 from kvviz.ui.request import arrived, by_history, query_values
 
 KEY = "lang"
+literal = lessons.literal  # user text within Markdown, as code that nothing inside can close
 
 
 def current() -> str:

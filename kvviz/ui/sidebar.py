@@ -34,7 +34,7 @@ def sidebar(entries: list[catalog.Entry], page: str, opening: Callable[[catalog.
     opening(entry)
     state.settle_place(state.current_run())
     with run:
-        _run(why_not_run(entry), page)
+        _run(entry, page)
     with share:
         share_fragment()
         open_and_save()
@@ -57,8 +57,12 @@ def _model(entries: list[catalog.Entry]) -> catalog.Entry:
     chosen = next((e for e in entries if e.name == state.model_name()), None)
     if chosen is None:  # the list has changed under a session that had chosen from it
         chosen = next(e for e in entries if e.name == default)
-    coming = chosen.on_disk and warm.status(chosen.name).coming
-    st.fragment(_model_status, key="model_status", run_every=POLL_SECONDS if coming else None)(chosen)
+    facts = {
+        "parameters": f"{chosen.parameters / 1e6:,.1f}" if chosen.parameters else "?",
+        "positions": f"{chosen.trained_positions:,}",
+    }
+    section = "model_facts" if chosen.on_disk else "facts_folder" if chosen.kind == "folder" else "facts_not_on_disk"
+    st.caption(s(section, **facts))
     return chosen
 
 
@@ -73,25 +77,6 @@ def _described(e: catalog.Entry) -> str:
     where = "on_disk" if e.on_disk else "folder_broken" if e.kind == "folder" else "not_on_disk"
     parts = [lessons.literal(e.name), *filter(None, size), s(f"model_{where}")]
     return ", ".join(parts)
-
-
-@guarded
-def _model_status(entry: catalog.Entry) -> None:
-    status = warm.status(entry.name)
-    facts = {
-        "parameters": f"{entry.parameters / 1e6:,.1f}" if entry.parameters else "?",
-        "positions": f"{entry.trained_positions:,}",
-    }
-    if not entry.on_disk:
-        st.caption(s("status_not_on_disk" if entry.kind != "folder" else "status_folder", **facts))
-    elif status.refusal:
-        st.caption(refused(status.refusal))
-    else:
-        st.caption(s(f"status_{status.stage}", seconds=f"{status.seconds:.0f}", **facts))
-    polled = st.session_state.get("kv_model_coming")
-    st.session_state.kv_model_coming = (entry.name, status.coming)
-    if polled == (entry.name, True) and not status.coming:
-        st.rerun()  # the token count, the limit and Run depend on it
 
 
 def _prompt(entry: catalog.Entry) -> None:
@@ -153,15 +138,24 @@ def why_not_run(entry: catalog.Entry) -> str | None:
     return None
 
 
-def _run(reason: str | None, page: str) -> None:
-    busy = state.learner().progress().busy
-    st.fragment(_progress, key="progress", run_every=POLL_SECONDS if busy else None)(reason, page)
+def _run(entry: catalog.Entry, page: str) -> None:
+    """The one part of the page that looks after the worker and the model, twice a second while there is news."""
+    coming = entry.on_disk and warm.status(entry.name).coming
+    polled = coming or state.learner().progress().busy
+    st.session_state.kv_stage = _stage(entry)
+    st.fragment(_progress, key="progress", run_every=POLL_SECONDS if polled else None)(entry, page)
+
+
+def _stage(entry: catalog.Entry) -> tuple[object, ...]:
+    """What more than Run and Stop depends on: token count and limit, who looks for new passes, which run is shown."""
+    return warm.status(entry.name).coming, state.learner().progress().stage, state.current_run().key
 
 
 @guarded
-def _progress(reason: str | None, page: str) -> None:
-    """Run and Stop, and how far the worker is. Reruns the page once the worker is done."""
-    progress = state.learner().progress()
+def _progress(entry: catalog.Entry, page: str) -> None:
+    """Run and Stop, and how far model and worker are. Reruns the page when something else on it depends on that."""
+    progress, status = state.learner().progress(), warm.status(entry.name)
+    reason = why_not_run(entry)
     run, stop = st.columns(2)
     run.button(
         s("run"),
@@ -173,18 +167,16 @@ def _progress(reason: str | None, page: str) -> None:
         args=(page,),
     )
     stop.button(s("stop"), key="stop_button", width="stretch", disabled=not progress.busy, on_click=_stop)
-    if progress.busy:
-        section = "progress_model" if progress.stage == "model" else "progress_passes"
-        st.progress(
-            min(1.0, progress.done / max(1, progress.wanted)),
-            s(section, done=f"{progress.done:,}", wanted=f"{progress.wanted:,}"),
-        )
-    elif reason is not None:
+    if progress.stage == "passes":
+        done, wanted = progress.done, max(1, progress.wanted)
+        st.progress(min(1.0, done / wanted), s("progress_passes", done=f"{done:,}", wanted=f"{wanted:,}"))
+    elif entry.on_disk and status.coming:
+        st.caption(s(f"status_{status.stage}", seconds=f"{status.seconds:.0f}"))
+    if reason is not None:
         st.caption(reason)
-    elif not state.settings().same_run(state.learner().settings) and state.learner().settings:
+    elif state.learner().settings and not state.settings().same_run(state.learner().settings):
         st.caption(s("changed"))
-    was, st.session_state.kv_busy = st.session_state.get("kv_busy", False), progress.busy
-    if was and not progress.busy:
+    if st.session_state.kv_stage != _stage(entry):
         st.rerun()
 
 

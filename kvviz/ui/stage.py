@@ -18,9 +18,9 @@ FOLLOWERS = ("below", "share")  # fragments that show the step, besides the play
 
 
 def stage(page: str, mode: str) -> None:
-    """Mounts the player. While the worker is busy it looks for new passes twice a second."""
-    busy = state.learner().progress().busy
-    st.fragment(_stage, key="player", run_every=POLL_SECONDS if busy else None)(page, mode)
+    """Mounts the player. While the worker runs passes it looks for new ones twice a second."""
+    passes = state.learner().progress().stage == "passes"
+    st.fragment(_stage, key="player", run_every=POLL_SECONDS if passes else None)(page, mode)
 
 
 @guarded
@@ -74,7 +74,9 @@ def _moved(mode: str):
 
 
 def _extend(to: int) -> None:
-    """N: the worker makes the passes; what is not there in a moment, the page polls for."""
+    """N: the worker makes the passes; what is not there in a moment, the page looks for from now on."""
     learner = state.learner()
     learner.compare(bool(state.value("compare")))
     learner.extend(to, wait=PATIENCE)
+    if learner.progress().busy:
+        st.rerun()

@@ -74,7 +74,7 @@ def test_a_model_that_is_not_on_disk_says_so_and_does_not_run(opened, starts, no
     app.text_area("prompt").set_value("abc").run()
     assert app.button("run_button").disabled
     assert s("reason_model") in sidebar_text(app)
-    assert s("status_not_on_disk", parameters="774.0", positions="1,024") in sidebar_text(app)
+    assert s("facts_not_on_disk", parameters="774.0", positions="1,024") in sidebar_text(app)
     assert "gpt2-large" not in no_models
 
 
