@@ -9,44 +9,12 @@ import threading
 
 import numpy as np
 import pytest
+from paper_race import MODEL, THREE, paper_race
 
-from kvviz.records import MachineFacts, ModelFacts, Sampling
-from kvviz.records.race import Lane, Race, Spread, Waits
+from kvviz.records import Sampling
+from kvviz.records.race import Spread
 
 FIVE = "Once upon a time"  # five tokens in the built-in vocabulary
-MODEL = ModelFacts(
-    "paper", "GPT2LMHeadModel", 2, 2, 2, 4, 8, 10, "learned", 64, 64, 100, "float32", 4, 400, None
-)  # 2·2·2·4·4 = 128 bytes a token
-CPU = MachineFacts("cpu", "A processor", 2, "3.11", "2.13.0", "5.24.0", "Linux x86_64")
-
-
-def paper_race(uncached: list, cached: list, *, P: int = 5, new: int | None = None, **changes: object) -> Race:
-    """A race with these milliseconds (R, n); NaN for passes that did not come."""
-    slow, fast = np.array(uncached, dtype=float), np.array(cached, dtype=float)
-    n = slow.shape[1]
-    ids = np.arange(n) % 3
-    rows, one = np.arange(P, P + n), np.ones(n, dtype=np.int64)
-    one[:1] = P
-    race = Race(
-        key="paper",
-        prompt="p",
-        prompt_ids=np.zeros(P, dtype=np.int64),
-        model=MODEL,
-        machine=CPU,
-        pieces={0: b" a", 1: b" b", 2: b"\n"},
-        new=new or n,
-        repeats=len(slow),
-        ids=ids,
-        uncached=Lane(slow, rows, np.zeros(n, dtype=np.int64), ids),
-        cached=Lane(fast, one, (P + np.arange(n)) * 128, ids),
-        max_abs_dlogit=np.full(n, 1e-5, dtype=np.float32),
-        tolerance=1e-3,
-        state="done",
-    )
-    return dataclasses.replace(race, **changes)
-
-
-THREE = paper_race([[10, 4, 6], [10, 8, 6], [10, 6, 6]], [[10, 2, 2], [10, 4, 2], [12, 3, 2]])
 
 
 def test_the_ratio_is_that_of_the_sums_of_medians():
@@ -286,25 +254,3 @@ def test_waits_times_first_and_later_tokens(story_gpt2):
     assert [s.median for s in done.ttft] == [3, 40]
     assert [(s.median, s.count) for s in done.tpot] == [(1, 3 * LATER)] * 2
     assert all(cached for cached, rows, start, _ in script.calls[-2 * (LATER + 1) :])
-
-
-def test_charts_say_what_the_race_says():
-    pytest.importorskip("plotly")
-    from kvviz import lessons
-    from kvviz.figures import race as figures
-
-    words = {k.removeprefix("axis_"): v for k, v in lessons.sections("en", "race").items() if k.startswith("axis_")}
-    medians = {t.name: list(t.y) for t in figures.per_token(THREE, words=words, dark=False).data if t.name}
-    assert medians == {"no cache": [6, 6], "with the cache": [3, 2]}
-    clocks = {t.name: list(t.y) for t in figures.clock(THREE, words=words, dark=True).data}
-    assert clocks == {"no cache": [10, 16, 22], "with the cache": [10, 13, 15]}
-    bars = figures.rows(THREE, words=words, dark=False)
-    assert [list(t.y) for t in bars.data] == [[5, 1, 1], [0, 5, 6]]
-    assert figures.per_token_table(THREE, words=words)["no cache, median (ms)"] == [6, 6]
-    found = Waits("w", (10, 800), np.array([[4.0, 4.0, 4.0], [80.0, 88.0, 84.0]]), np.full((2, 3, 2), 3.0), MODEL, CPU)
-    values = figures.waits_values(found)
-    assert (values["case"], values["times"], values["later_times"]) == ("grows", "21.0", "1.0")
-    flat = dataclasses.replace(found, ttft_ms=np.full((2, 3), 4.0))
-    assert figures.waits_values(flat)["case"] == "flat"
-    bars = {t.name: list(t.y) for t in figures.waits(found, words=words, dark=False).data}
-    assert bars == {"first token (TTFT)": [4, 84], "a later token (TPOT)": [3, 3]}
