@@ -122,7 +122,9 @@ def heading(page: str) -> None:
 
 @guarded
 def _provenance() -> None:
-    st.caption(provenance(state.current_run()))
+    run = state.current_run()
+    st.session_state.kv_said_run = run.key
+    st.caption(provenance(run))
     progress = state.learner().progress()
     if progress.refusal:
         st.warning(refused(progress.refusal))

@@ -214,12 +214,12 @@ def _new_and_sampling() -> None:
 
 def _reader() -> None:
     """What suits the reader, not the run."""
-    left, right = st.columns([3, 2], vertical_alignment="center")
-    left.segmented_control(
+    row = st.container(horizontal=True, vertical_alignment="center", gap="small")
+    row.segmented_control(
         s("language"),
         list(links.LANGUAGE_NAMES.values()),
         key="lang",
         bind="query-params",
         label_visibility="collapsed",
     )
-    right.toggle(s("presenter"), False, key="presenter", bind="query-params")
+    row.toggle(s("presenter"), False, key="presenter", bind="query-params")

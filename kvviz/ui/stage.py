@@ -26,6 +26,8 @@ def stage(page: str, mode: str) -> None:
 @guarded
 def _stage(page: str, mode: str) -> None:
     run = state.current_run()
+    if st.session_state.get("kv_said_run", run.key) != run.key:
+        st.rerun()  # the line under the title and what stands below still speak of the run before
     progress = state.learner().progress()
     live = state.is_live(run)
     view = _view_to_pass(page, run, mode)
@@ -56,7 +58,11 @@ def _view_to_pass(page: str, run: Run, mode: str) -> View:
     if asked is None and stands and stands[0] == (page, run.key):
         return stands[1]
     view = asked or state.view(run)
-    return dataclasses.replace(view, step=0) if mode == "prefill" else view
+    if mode == "prefill":
+        return dataclasses.replace(view, step=0)
+    if page == "decode" and asked is None and view.step == 0 and len(run.steps) > 1:
+        return dataclasses.replace(view, step=1)  # who comes here has seen prefill
+    return view
 
 
 def _shared(here: View, mode: str) -> View:

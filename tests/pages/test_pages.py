@@ -59,7 +59,12 @@ def test_bytes_and_rows_of_the_step_are_on_decode(opened):
 def test_running_text_follows_the_step(opened):
     app = opened("decode", step="3")
     assert app.code[0].value == "Dorothy and the Tin Woodman and the Tin"
-    assert opened("decode", step="0").code[0].value == "Dorothy and the Tin Woodman and"
+    assert opened("prefill", step="0").code[0].value == "Dorothy and the Tin Woodman and"
+
+
+def test_decode_begins_with_the_first_pass_of_one_token(opened):
+    """Who comes from a page that stood at prefill sees decode's first pass, not prefill again."""
+    assert opened("decode", step="0").code[0].value == "Dorothy and the Tin Woodman and the"
 
 
 @pytest.mark.parametrize("name", list(KNOWN))
