@@ -73,10 +73,14 @@ class Screen {
     this.last = scene;
     const { state, store, T, s } = scene;
     const { root } = this;
-    root.style.setProperty("--u", String(scene.unit));
+    const frame = `${scene.unit}|${scene.regions.stage}`;
+    if (this.frame !== frame) {
+      root.style.setProperty("--u", String(scene.unit));
+      this.stage.style.height = `${scene.regions.stage * scene.unit}px`;
+      this.frame = frame;
+    }
     root.classList.toggle("narrow", !scene.regions.wide);
     root.classList.toggle("head-opened", state.opened === "head");
-    this.stage.style.height = `${scene.regions.stage * scene.unit}px`;
     this.paint(scene);
     this.strip.render(scene, scene.unit);
     this.cards.render(scene);
@@ -87,16 +91,19 @@ class Screen {
     this.renderPipe(state);
     this.renderStatus();
     this.canvas.setAttribute("aria-label", describePicture(scene));
-    Object.assign(root.dataset, {
-      step: String(s),
-      steps: String(store.passes.length),
-      cacheLength: String(s < 0 ? 0 : T),
-      layer: String(state.layer),
-      head: String(state.head),
+    const facts = {
+      step: s,
+      steps: store.passes.length,
+      cacheLength: s < 0 ? 0 : T,
+      layer: state.layer,
+      head: state.head,
       opened: state.opened,
-      substep: state.substep === null ? "" : String(state.substep),
+      substep: state.substep === null ? "" : state.substep,
       run: store.key,
-    });
+    };
+    for (const [name, value] of Object.entries(facts)) {
+      if (root.dataset[name] !== String(value)) root.dataset[name] = String(value);
+    }
     if (this.pointer) this.point();
   }
 
