@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import kvviz.models  # noqa: F401  before any test imports torch
+
 TOKENIZER = Path(__file__).parent.parent / "data" / "gpt2-tokenizer"
 
 
