@@ -57,9 +57,15 @@ class _Mount:
 @cache
 def _renderer() -> Any:
     """Register the component, once a process."""
-    js = "\n".join((_HERE / "js" / f"{name}.js").read_text(encoding="utf-8") for name in _JS)
-    css = "\n".join((_HERE / "css" / f"{name}.css").read_text(encoding="utf-8") for name in _CSS)
+    js = "\n".join(_lean((_HERE / "js" / f"{name}.js").read_text(encoding="utf-8")) for name in _JS)
+    css = "\n".join(_lean((_HERE / "css" / f"{name}.css").read_text(encoding="utf-8")) for name in _CSS)
     return st.components.v2.component("kvviz_player", css=css, js=js, isolate_styles=False)
+
+
+def _lean(source: str) -> str:
+    """The source without indentation and lines of comment: Streamlit sends it with every rerun."""
+    lines = (line.strip() for line in source.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
 def player(

@@ -27,7 +27,7 @@ import numpy as np
 from kvviz.records import Run, StepRecord
 from kvviz.records.tokens import character_groups, label
 
-LIMIT = 1_000_000  # bytes of one message, never more
+LIMIT = 850_000  # bytes, never more: with the script that Streamlit sends along a message keeps under 1 MB
 FILL = 400_000  # bytes up to which a message also carries what will be wanted next
 AHEAD = 8_000_000  # bytes of attention that are sent before anyone asks: all layers, else all heads of one
 WINDOW = 256  # newest rows and columns of prefill's square that can be in view
