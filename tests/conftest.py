@@ -18,7 +18,6 @@ os.environ["HF_HOME"] = str(Path(_scratch.name) / "empty-hub")
 os.environ["KVVIZ_OFFLINE_LOG"] = str(Path(_scratch.name) / "outside.log")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(OFFLINE), os.environ.get("PYTHONPATH")]))
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-os.environ["STREAMLIT_BROWSER_GATHER_USAGE_STATS"] = "false"
 for _name in ("KVVIZ_MODEL", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE"):
     os.environ.pop(_name, None)
 

@@ -68,7 +68,7 @@ def chromium(playwright: Playwright) -> Browser:
 class Server:
     """The app on a free port, with a hub cache that holds nothing. Use as a context manager.
 
-    `app` may be another script, for a test of one component alone.
+    `app` may be another script, for a test of one component alone. Without `address` it listens as a learner's does.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class Server:
         environment: Mapping[str, str] | None = None,
         arguments: tuple[str, ...] = (),
         app: str | Path = "app.py",
+        address: str | None = "127.0.0.1",
     ):
         self.port = free_port()
         self.url = f"http://localhost:{self.port}"
@@ -89,16 +90,13 @@ class Server:
         }
         self._arguments = arguments
         self._app = str(app)
+        self._address = address
         self._process: subprocess.Popen | None = None
 
     def __enter__(self) -> Server:
-        options = {
-            "server.port": self.port,
-            "server.address": "127.0.0.1",
-            "server.headless": "true",
-            "browser.serverAddress": "localhost",
-            "browser.gatherUsageStats": "false",
-        }
+        options = {"server.port": self.port, "server.headless": "true"}
+        if self._address:
+            options["server.address"] = self._address
         flags = [f"--{name}={value}" for name, value in options.items()]
         command = [sys.executable, "-m", "streamlit", "run", self._app, *flags]
         if self._arguments:

@@ -28,6 +28,16 @@ def test_a_live_run_needs_no_network(visit, outside_log):
     assert not outside_log.exists() or outside_log.read_text(encoding="utf-8") == ""
 
 
+def test_the_first_start_on_a_machine_asks_nothing(servers, tmp_path):
+    """No e-mail address of the owner, and no host on the internet for this machine's own address."""
+    log = tmp_path / "outside.log"
+    home = {"HOME": str(tmp_path), "KVVIZ_OFFLINE_LOG": str(log)}
+    server = servers(environment=home, address=None)
+    assert not log.exists()
+    assert f"http://localhost:{server.port}" in server.log()
+    assert "mail" not in server.log()
+
+
 @pytest.mark.parametrize(
     ("code", "refused"),
     [

@@ -194,3 +194,4 @@ def test_streamlit_reports_nothing_and_watches_nothing():
     config = (ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8")
     assert "gatherUsageStats = false" in config
     assert 'fileWatcherType = "none"' in config
+    assert "showEmailPrompt = false" in config  # else the first start on a machine waits for an answer
