@@ -7,6 +7,7 @@ Importing torch and transformers takes seconds. No script thread does it: `reque
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 Stage = Literal["asleep", "importing", "loading", "ready", "failed"]
 _log = logging.getLogger(__name__)
+# A pass takes Python's lock hundreds of times, and waits so long for it while a page is being drawn: Python's own
+# 5 ms would make a pass of 5 ms one of 80.
+SWITCH_SECONDS = 0.0005
 
 
 @dataclass
@@ -95,6 +99,7 @@ def model(name: str) -> LoadedModel:
 
 
 def _bring_up(name: str, slot: _Slot) -> None:
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         from kvviz.models import loading  # imports torch and transformers
 
