@@ -80,3 +80,4 @@ def take(example: Example) -> None:
     state.clear_notes()
     state.ask(example.place)
     state.start()
+    st.rerun()  # all of it: the button may stand in a part of the page that runs by itself, the sidebar not

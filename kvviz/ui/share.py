@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
+
 import streamlit as st
 
 from kvviz.records import Run, storage
@@ -58,18 +61,23 @@ def open_and_save() -> None:
         run = state.current_run()
         st.download_button(
             t("shell", "save"),
-            lambda: storage.dumps(run),
+            lambda: storage.dumps(_dated(run)),
             file_name=f"kvviz-{run.model.name.replace('/', '-')}-{len(run.steps)}.npz",
             mime="application/octet-stream",
             key="save_run",
             on_click="ignore",
             width="stretch",
         )
-        st.file_uploader(t("shell", "open"), type="npz", key="open_run", max_upload_size=FILE_MB, on_change=_opened)
-        if problem := st.session_state.get("kv_open_problem"):
+        if problem := st.session_state.get("kv_open_problem"):  # above the control: below it the popover may end
             st.warning(refused(problem))
+        st.file_uploader(t("shell", "open"), type="npz", key="open_run", max_upload_size=FILE_MB, on_change=_opened)
         if state.opened_run() is not None:
             st.button(t("shell", "close_file"), key="close_run", on_click=_close, width="stretch")
+
+
+def _dated(run: Run) -> Run:
+    """The run with today's date, unless it came with one of its own."""
+    return run if run.created else dataclasses.replace(run, created=datetime.date.today().isoformat())
 
 
 def _opened() -> None:

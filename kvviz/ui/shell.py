@@ -138,7 +138,9 @@ def _provenance() -> None:
 def provenance(run: Run) -> str:
     """One line: live or recorded, which model, on what, with which versions."""
     m = run.machine
-    section = {"live": "from_live", "bundled": "from_bundled"}.get(run.source, "from_file")
+    section = {"live": "from_live", "bundled": "from_bundled"}.get(
+        run.source, "from_file" if run.repeats > 1 else "from_file_once"
+    )
     return t(
         "shell",
         section,

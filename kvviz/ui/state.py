@@ -21,7 +21,7 @@ from kvviz.ui.player import View
 if TYPE_CHECKING:
     from kvviz.engine import Session
 
-NEW_TOKENS = 16  # a run's length until the learner says otherwise
+NEW_TOKENS = 24  # a run's length until the learner says otherwise: enough decode passes for a median time
 FIRST_VIEW = links.Place(step=0, layer=3, head=2)
 
 # key of a sidebar widget -> its value while nobody has touched it. Model and language are unset then.
