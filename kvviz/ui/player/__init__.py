@@ -105,9 +105,11 @@ def player(
 
     place = _clamped(mount.reported or view, run)
     have = _have(identity)
+    # While passes are still being made, those asked for are on their way, not refused.
+    answered = min(mount.answered, len(run.steps)) if busy else mount.answered
     header = {
         "key": key, "language": language, "mode": mode, "presenter": presenter, "move": mount.move,
-        "canExtend": can_extend, "room": room, "busy": busy, "answered": mount.answered,
+        "canExtend": can_extend, "room": room, "busy": busy, "answered": answered,
         "view": [view.step, view.layer, view.head, view.opened, view.substep],
     }  # fmt: skip
     if have.language != language:
