@@ -61,7 +61,9 @@ class Strip {
       shown.visible = true;
     }
     if (shown.text !== want.text) chip.textContent = shown.text = want.text;
-    const kind = `kvp-chip ${want.kind}${want.upright ? " upright" : ""}${want.dim ? " dim" : ""}`;
+    const single = [...want.text].length === 1; // one sign needs no turning
+    const marks = { upright: want.upright, single, dim: want.dim };
+    const kind = ["kvp-chip", want.kind, ...Object.keys(marks).filter((m) => marks[m])].join(" ");
     if (shown.kind !== kind) chip.className = shown.kind = kind;
     const place = `${want.x * unit}|${want.w * unit}`;
     if (shown.place !== place) {
