@@ -109,13 +109,13 @@ def test_a_run_of_ones_own_and_five_quick_presses(visit):
     visit.goto("/decode")
     visit.wait_player()
     run_prompt(visit)
-    visit.wait_player(step=1, cache_length=10)  # 16 tokens were chosen; Decode begins at its first pass
+    visit.wait_player(step=1, cache_length=10, steps=24)  # Decode begins at its first pass
     visit.press("End")
-    visit.wait_player(step=15, cache_length=24)  # P + N - 1 = 9 + 16 - 1
+    visit.wait_player(step=23, cache_length=32)  # P + N - 1 = 9 + 24 - 1
     visit.press("n", "n", "n", "n", "n")
-    visit.wait_player(step=20, cache_length=29)
+    visit.wait_player(step=28, cache_length=37)
     visit.settled()
-    assert visit.shown() == {"step": 20, "cache_length": 29, "layer": 3, "head": 2}
+    assert visit.shown() == {"step": 28, "cache_length": 37, "layer": 3, "head": 2}
 
 
 def test_run_during_a_run_and_stop(visit):

@@ -36,6 +36,7 @@ def test_a_link_opens_its_run_at_its_place(visit):
     own_run(visit)
     visit.wait_player(step=3, layer=2, head=5, cache_length=12)
     assert prompt(visit) == PROMPT
+    visit.wait_player(steps=12)
     visit.press("End")
     visit.wait_player(step=11)
 
@@ -88,7 +89,7 @@ def test_reload_comes_back_to_prompt_settings_and_step(visit):
     """C13: what a dropped session leaves behind is in the address."""
     visit.goto(LINK)
     own_run(visit)
-    visit.wait_player(step=3)
+    visit.wait_player(step=3, steps=12)
     visit.press("End")
     visit.wait_player(step=11)
     visit.press("n", "n")

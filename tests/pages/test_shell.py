@@ -105,7 +105,7 @@ def test_everything_survives_other_pages(opened, starts):
 
 def test_greedy_ignores_the_rest_of_sampling(opened, starts):
     app = opened("home", prompt="abc", top_k="5", seed="9")
-    assert starts == [(Settings("story-gpt2", "abc", Sampling(), 16), True, 16)]
+    assert starts == [(Settings("story-gpt2", "abc", Sampling(), 24), True, 24)]
     assert not app.exception
 
 
@@ -149,7 +149,7 @@ def test_a_link_past_the_end_is_clamped_with_notes(opened, starts):
         ("temperature", "nan", 0.0),
         ("temperature", "hot", 0.0),
         ("top_k", "2.5", 2),
-        ("new", "x", 16),
+        ("new", "x", 24),
         ("seed", "-3", 0),
     ],
 )
