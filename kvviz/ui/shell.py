@@ -122,9 +122,7 @@ def heading(page: str) -> None:
 
 @guarded
 def _provenance() -> None:
-    run = state.current_run()
-    st.session_state.kv_said_run = run.key
-    st.caption(provenance(run))
+    st.caption(provenance(state.current_run()))
     progress = state.learner().progress()
     if progress.refusal:
         st.warning(refused(progress.refusal))

@@ -26,8 +26,6 @@ def stage(page: str, mode: str) -> None:
 @guarded
 def _stage(page: str, mode: str) -> None:
     run = state.current_run()
-    if st.session_state.get("kv_said_run", run.key) != run.key:
-        st.rerun()  # the line under the title and what stands below still speak of the run before
     progress = state.learner().progress()
     live = state.is_live(run)
     view = _view_to_pass(page, run, mode)
