@@ -18,8 +18,10 @@ from kvviz import lessons
 from kvviz.figures.palette import themes
 from kvviz.figures.plots import PLOTS
 from kvviz.records import Run
+from kvviz.ui import warm
 from kvviz.ui.language import current, t
 
+warm.keep_for_good()  # pandas and Plotly
 _HERE = Path(__file__).parent
 _BUTTONS = ("save_png", "save_svg", "zoom", "pan", "reset")
 

@@ -6,6 +6,7 @@ Importing torch and transformers takes seconds. No script thread does it: `reque
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 import threading
@@ -23,6 +24,15 @@ _log = logging.getLogger(__name__)
 # A pass takes Python's lock hundreds of times, and waits so long for it while a page is being drawn: Python's own
 # 5 ms would make a pass of 5 ms one of 80.
 SWITCH_SECONDS = 0.0005
+
+
+def keep_for_good() -> None:
+    """All objects of now stay out of the garbage collector's rounds.
+
+    Streamlit runs a full one after every script run and every fragment, with Python's lock held: 0.27 s over the
+    440,000 objects that torch, transformers, pandas and Plotly are made of, and no pass can run meanwhile.
+    """
+    gc.freeze()
 
 
 @dataclass
@@ -101,10 +111,18 @@ def model(name: str) -> LoadedModel:
 def _bring_up(name: str, slot: _Slot) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
-        from kvviz.models import loading  # imports torch and transformers
+        import kvviz.models  # noqa: F401  before torch: see there
+        import torch  # noqa: F401
 
+        keep_for_good()
+        from kvviz.models import loading  # imports transformers
+
+        keep_for_good()
         slot.stage = "loading"
         slot.model = loading.load(name)
+        import kvviz.engine  # noqa: F401  else the first Run imports it
+
+        keep_for_good()
         slot.stage = "ready"
     except Refusal as refusal:
         slot.refusal, slot.stage = refusal, "failed"

@@ -100,6 +100,18 @@ def test_where_the_learner_rests_is_where_they_stand(mounted) -> None:
     assert mounted.sent[-1]["caller"]["move"] != move
 
 
+def test_a_place_given_back_late_does_not_call_the_learner_back(mounted) -> None:
+    """The page hands on what the last rerun returned; the browser may have told of a newer place in between."""
+    mounted.rerun()
+    move = mounted.sent[-1]["caller"]["move"]
+    assert mounted.say("view", [7, 2, 5, "all", None]) == repr(View(7, 2, 5))
+    run = mounted.sent[-1]["run"]
+    mounted.said = ("view", {"run": run, "move": move, "view": [8, 2, 5, "all", None]})
+    assert mounted.rerun() == repr(View(7, 2, 5))  # heard while this one was under way
+    assert mounted.rerun(view=View(7, 2, 5)) == repr(View(8, 2, 5))
+    assert mounted.sent[-1]["caller"]["move"] == move
+
+
 def test_places_out_of_range_are_clamped(mounted) -> None:
     mounted.rerun()
     assert mounted.say("view", [999, -4, 99, "head", 44]) == repr(View(11, 0, 7, "head", 9))

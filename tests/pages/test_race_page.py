@@ -19,6 +19,7 @@ from kvviz.ui.race_lanes import runner
 from kvviz.ui.race_lanes.runner import Line, Racer, State, Wish
 from kvviz.ui.race_lanes.view import Plan, stretch, view
 
+pytestmark = pytest.mark.usefixtures("no_models")  # a race runs no passes here
 APP = Path(__file__).parent.parent.parent / "app.py"
 
 
@@ -137,7 +138,7 @@ def test_after_the_race():
     test, _ = opened(State("over", Wish("random", "a prompt", 20), "k", race=a_race()))
     data = lanes(test)
     assert "**60.0 ms** without the cache, **40.0 ms** with it. That is **1.50×** the speed" in data["say"]
-    assert "**12.1×** less work (290 rows against 24)" in data["say"]
+    assert "for **12.1×** fewer token rows (290 against 24)" in data["say"]
     assert "one row 2.00 ms: most of a pass this small is fixed cost" in data["say"]
     assert data["ratio"]["value"] == "1.50×"
     assert data["first"] == "cached"

@@ -45,6 +45,7 @@ class _Mount:
 
     run: Run | None = None
     passed: View | None = None  # the caller's last `view`
+    returned: View | None = None  # ours: callers hand it back later, when the browser may have gone on
     reported: View | None = None  # the browser's last, on the run of `reported_run`
     reported_run: str = ""
     move: str = ""  # changes when the caller moves the player
@@ -85,8 +86,8 @@ def player(
 ) -> View:
     """Mount the player on `run` and return where the learner stands.
 
-    `view` places the player when it is mounted, when it differs from the last one passed, or when `asks`
-    has changed since (the same place asked for again); else the player keeps its own place.
+    `view` places the player when it is mounted, when it differs from the last one passed and the last one
+    returned, or when `asks` has changed since (the same place asked for again); else the player keeps its own place.
     `on_extend(n)` is called when the learner asks for the run to reach n passes, n at most
     len(run.steps) + room; it is the caller's to grow the run and pass it in the rerun that follows.
     `on_move(view)` is called when the learner has come to rest elsewhere; it may end in `st.rerun`.
@@ -97,13 +98,13 @@ def player(
     fresh = key not in st.session_state  # Streamlit forgets a widget that the last run did not show
     if fresh or mount.reported_run != identity:
         mount.reported, mount.answered = None, 0
-    if fresh or asks != mount.asks or view not in (mount.passed, mount.reported):
+    if fresh or asks != mount.asks or view not in (mount.passed, mount.returned, mount.reported):
         mount.move = uuid.uuid4().hex[:8]
         mount.reported = None
     mount.run, mount.passed, mount.reported_run, mount.asks = run, view, identity, asks
     mount.on_extend, mount.on_move = on_extend, on_move
 
-    place = _clamped(mount.reported or view, run)
+    place = mount.returned = _clamped(mount.reported or view, run)
     have = _have(identity)
     # While passes are still being made, those asked for are on their way, not refused.
     answered = min(mount.answered, len(run.steps)) if busy else mount.answered
