@@ -111,7 +111,7 @@ def model(name: str) -> LoadedModel:
 def _bring_up(name: str, slot: _Slot) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
-        import kvviz.models  # noqa: F401  before torch: see there
+        import kvviz.models  # isort: skip  before torch: see there
         import torch  # noqa: F401
 
         keep_for_good()
