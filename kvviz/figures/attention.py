@@ -30,8 +30,18 @@ def square(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, st
     P, T = run.P, run.P + step
     weights = stitched(run, step, layer, head)  # (T, T)
     block = -(-T // CELLS)
-    figure = frame(run, p, height=MARGINS["t"] + SIDE + MARGINS["b"])
-    figure.update_layout(width=MARGINS["l"] + SIDE + MARGINS["r"], margin=MARGINS, showlegend=True)
+    at, texts = text.ticks(run, T)
+    axis = by_position(run, at, texts) | {"automargin": False}
+    figure = frame(
+        run,
+        p,
+        x={**axis, **between(-0.5, T - 0.5), "title": words["key_position"], "side": "bottom", "tickangle": -90},
+        y={**axis, **between(T - 0.5, -0.5), "title": words["query_position"]},
+        height=MARGINS["t"] + SIDE + MARGINS["b"],
+        width=MARGINS["l"] + SIDE + MARGINS["r"],
+        margin=MARGINS,
+        showlegend=True,
+    )
     figure.add_trace(_mask(P, p, words))
     figure.add_trace(_cells(run, weights, block, dark, words))
     if T <= WRITTEN:
@@ -43,14 +53,6 @@ def square(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, st
         figure.add_shape(
             type="rect", x0=-0.5, x1=T - 0.5, y0=T - 1.5, y1=T - 0.5, line={"color": p.text, "width": 2}, **edge
         )
-    at, texts = text.ticks(run, T)
-    axis = by_position(run, at, texts)
-    figure.update_xaxes(
-        **axis, **between(-0.5, T - 0.5), title_text=words["key_position"], side="bottom", tickangle=-90
-    )
-    figure.update_xaxes(automargin=False)
-    figure.update_yaxes(**axis, **between(T - 0.5, -0.5), title_text=words["query_position"])
-    figure.update_yaxes(automargin=False)
     figure.add_annotation(
         text=_origin(P, step, words),
         xref="paper",
@@ -204,7 +206,21 @@ def row(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, str],
     T = run.P + step
     weights = _row(run, step, layer, head)
     labels = [text.literal(t) for t in text.position_labels(run, T)]
-    figure = frame(run, p, height=300, showlegend=False)
+    at, texts = text.ticks(run, T)
+    figure = frame(
+        run,
+        p,
+        x={
+            **by_position(run, at, texts),
+            **between(-0.6, T - 0.4),
+            "title": words["key_position"],
+            "tickangle": tick_angle(T),
+        },
+        # A fixed scale: the same height means the same share at every step.
+        y={**between(0, 1), "title": words["weight"], "tickvals": [0, 0.25, 0.5, 0.75, 1]},
+        height=300,
+        showlegend=False,
+    )
     figure.add_trace(
         go.Bar(
             x=np.arange(T),
@@ -222,11 +238,6 @@ def row(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, str],
             name=words["weight"],
         )
     )
-    at, texts = text.ticks(run, T)
-    figure.update_xaxes(**by_position(run, at, texts), **between(-0.6, T - 0.4), title_text=words["key_position"])
-    figure.update_xaxes(tickangle=tick_angle(T))
-    # A fixed scale: the same height means the same share at every step.
-    figure.update_yaxes(**between(0, 1), title_text=words["weight"], tickvals=[0, 0.25, 0.5, 0.75, 1])
     if T > run.P:
         figure.add_shape(
             type="line",

@@ -35,9 +35,17 @@ def bytes_held(run: Run, step: int, layer: int, head: int, *, words: Mapping[str
     p = palette(dark)
     held = counted(run, step)
     before = np.concatenate([[0], held[:-1]])
-    unit, size = _unit(int(counted(run, len(run.steps) - 1).max()))
+    most = int(counted(run, len(run.steps) - 1).max())
+    unit, size = _unit(most)
     passes = np.arange(step + 1)
-    figure = frame(run, p, barmode="stack", bargap=0.25)
+    figure = frame(
+        run,
+        p,
+        x=by_pass(run, p, words),
+        y={**between(0, most / size * 1.08), "title": words["bytes_axis"].format(unit=unit), "tickformat": ","},
+        barmode="stack",
+        bargap=0.25,
+    )
     # K and V have one shape, so half of the bytes are K's.
     for name, amount, colour, edge in (
         (words["k_reused"], before, p.k_muted, 0),
@@ -67,9 +75,6 @@ def bytes_held(run: Run, step: int, layer: int, head: int, *, words: Mapping[str
             hovertemplate=f"{words['pass']} %{{x}}<br>{words['formula']}: %{{customdata:,}} bytes<extra></extra>",
         )
     )
-    figure.update_xaxes(**by_pass(run, p, words))
-    top = int(counted(run, len(run.steps) - 1).max()) / size
-    figure.update_yaxes(**between(0, top * 1.08), title_text=words["bytes_axis"].format(unit=unit), tickformat=",")
     return figure
 
 

@@ -22,7 +22,19 @@ def predictions(run: Run, step: int, layer: int, head: int, *, words: Mapping[st
     P = run.P
     predicted = [text.literal(t) for t in text.tokens(run, ids)]
     prompt = [text.literal(t) for t in text.position_labels(run, P)]
-    figure = frame(run, p, height=340)
+    at, texts = text.ticks(run, P)
+    figure = frame(
+        run,
+        p,
+        x={
+            **by_position(run, at, texts),
+            **between(-0.6, P - 0.4),
+            "title": words["after_position"],
+            "tickangle": tick_angle(P),
+        },
+        y={**between(0, 1), "tickvals": [0, 0.25, 0.5, 0.75, 1], "title": words["probability"]},
+        height=340,
+    )
     for name, part, colour, pattern in (
         (words["thrown_away"], slice(0, P - 1), p.thrown, "x"),
         (words["kept"], slice(P - 1, P), p.q, ""),
@@ -52,10 +64,6 @@ def predictions(run: Run, step: int, layer: int, head: int, *, words: Mapping[st
                 f"<br>{words['probability']} %{{y:.3f}}<extra></extra>",
             )
         )
-    at, texts = text.ticks(run, P)
-    figure.update_xaxes(**by_position(run, at, texts), **between(-0.6, P - 0.4), title_text=words["after_position"])
-    figure.update_xaxes(tickangle=tick_angle(P))
-    figure.update_yaxes(**between(0, 1), tickvals=[0, 0.25, 0.5, 0.75, 1], title_text=words["probability"])
     return figure
 
 
@@ -101,7 +109,15 @@ def candidates(run: Run, step: int, layer: int, head: int, *, words: Mapping[str
     ids, probs, chosen = _candidates(run, step)
     n = len(ids)
     names = [text.literal(t) for t in text.tokens(run, ids)]
-    figure = frame(run, p, height=110 + 30 * n, showlegend=False)
+    labels = [f"<b>{t}</b>" if i == chosen else t for i, t in enumerate(names)]
+    figure = frame(
+        run,
+        p,
+        x={**between(0, 1.1), "tickvals": [0, 0.25, 0.5, 0.75, 1], "title": words["probability"]},
+        y={**by_position(run, list(range(n)), labels), **between(n - 0.5, -0.5), "title": words["token"]},
+        height=110 + 30 * n,
+        showlegend=False,
+    )
     figure.add_trace(
         go.Bar(
             x=probs,
@@ -119,9 +135,6 @@ def candidates(run: Run, step: int, layer: int, head: int, *, words: Mapping[str
             hovertemplate=f"%{{customdata}}<br>{words['probability']} %{{x:.4f}}<extra></extra>",
         )
     )
-    labels = [f"<b>{t}</b>" if i == chosen else t for i, t in enumerate(names)]
-    figure.update_yaxes(**by_position(run, list(range(n)), labels), **between(n - 0.5, -0.5), title_text=words["token"])
-    figure.update_xaxes(**between(0, 1.1), tickvals=[0, 0.25, 0.5, 0.75, 1], title_text=words["probability"])
     return figure
 
 

@@ -16,6 +16,7 @@ from kvviz.figures.palette import Palette, palette
 from kvviz.records.race import Lane, Race, Spread, Waits
 
 HEIGHT = 320
+RIGHT = 88  # pixels, for the labels at the ends of lines
 Words = Mapping[str, str]
 
 
@@ -52,9 +53,8 @@ def _line(
     )
 
 
-def _places(figure: go.Figure, last: list[float], top: float) -> list[str]:
+def _places(last: list[float], top: float) -> list[str]:
     """End labels in the margin to the right; of two that would touch, the higher one over its line, the lower under."""
-    figure.update_layout(margin_r=88)
     if abs(last[0] - last[1]) > 0.1 * top:
         return ["middle right", "middle right"]
     return ["top right", "bottom right"] if last[0] >= last[1] else ["bottom right", "top right"]
@@ -63,7 +63,14 @@ def _places(figure: go.Figure, last: list[float], top: float) -> list[str]:
 def per_token(race: Race, *, words: Words, dark: bool) -> go.Figure:
     """Milliseconds of each pass after the first against the positions its query meets: median, band of quartiles."""
     p = palette(dark)
-    figure = frame(race, p, height=HEIGHT)
+    figure = frame(
+        race,
+        p,
+        x={"title": words["positions"], "showgrid": False},
+        y={"title": words["ms"], "range": [0, _ceiling(race)]},
+        height=HEIGHT,
+        right=RIGHT,
+    )
     x = race.P + np.arange(1, race.n)  # pass i meets P + i positions
     lanes = _lanes(race, words, p)
     for lane, _, _, _, band in lanes:
@@ -78,14 +85,12 @@ def per_token(race: Race, *, words: Words, dark: bool) -> go.Figure:
             hoverinfo="skip",
             showlegend=False,
         )
-    places = _places(figure, [lane.tpot.median for lane, *_ in lanes], _ceiling(race))
+    places = _places([lane.tpot.median for lane, *_ in lanes], _ceiling(race))
     for (lane, name, line, ink, _), place in zip(lanes, places, strict=True):
         y = lane.per_pass[1, 1:]
         end = f"{text.milliseconds(float(np.median(y[-max(1, len(y) // 8) :])))} ms" if len(y) else ""
         hover = f"{words['positions']} %{{x}}<br>{name}: %{{y:.2f}} ms<extra></extra>"
         figure.add_trace(_line(x, y, name=name, line=line, ink=ink, end=end, place=place, hover=hover))
-    figure.update_xaxes(title_text=words["positions"], showgrid=False)
-    figure.update_yaxes(range=[0, _ceiling(race)], title_text=words["ms"])
     return figure
 
 
@@ -108,18 +113,23 @@ def per_token_table(race: Race, *, words: Words) -> dict[str, list]:
 def clock(race: Race, *, words: Words, dark: bool) -> go.Figure:
     """Milliseconds since the start against tokens chosen, prefill included."""
     p = palette(dark)
-    figure = frame(race, p, height=HEIGHT)
     x = np.arange(1, race.n + 1)
     lanes = _lanes(race, words, p)
     top = max(float(lane.cumulative[-1]) for lane, *_ in lanes)
-    places = _places(figure, [float(lane.cumulative[-1]) for lane, *_ in lanes], top)
+    figure = frame(
+        race,
+        p,
+        x={"title": words["tokens"], "showgrid": False, "range": [0, race.n * 1.02]},
+        y={"title": words["ms_so_far"], "range": [0, top * 1.15], "tickformat": ",d"},
+        height=HEIGHT,
+        right=RIGHT,
+    )
+    places = _places([float(lane.cumulative[-1]) for lane, *_ in lanes], top)
     for (lane, name, line, ink, _), place in zip(lanes, places, strict=True):
         y = lane.cumulative
         hover = f"{words['tokens']} %{{x}}<br>{name}: %{{y:,.1f}} ms<extra></extra>"
         end = f"{text.milliseconds(float(y[-1]))} ms"
         figure.add_trace(_line(x, y, name=name, line=line, ink=ink, end=end, place=place, hover=hover))
-    figure.update_xaxes(title_text=words["tokens"], showgrid=False, range=[0, race.n * 1.02])
-    figure.update_yaxes(range=[0, top * 1.15], title_text=words["ms_so_far"], tickformat=",d")
     return figure
 
 
@@ -134,7 +144,15 @@ def clock_table(race: Race, *, words: Words) -> dict[str, list]:
 def rows(race: Race, *, words: Words, dark: bool) -> go.Figure:
     """Token rows of each pass: what both lanes compute is solid, what only the no-cache lane computes is hatched."""
     p = palette(dark)
-    figure = frame(race, p, height=HEIGHT, barmode="stack", bargap=0.15 if race.n <= 120 else 0)
+    figure = frame(
+        race,
+        p,
+        x={"title": words["pass"], "showgrid": False},
+        y={"title": words["rows"], "tickformat": ",d"},
+        height=HEIGHT,
+        barmode="stack",
+        bargap=0.15 if race.n <= 120 else 0,
+    )
     x = np.arange(race.n)
     edge = 0.5 if race.n <= 120 else 0
     again = race.uncached.rows - race.cached.rows
@@ -153,8 +171,6 @@ def rows(race: Race, *, words: Words, dark: bool) -> go.Figure:
         },
         hovertemplate=hover,
     )
-    figure.update_xaxes(title_text=words["pass"], showgrid=False)
-    figure.update_yaxes(title_text=words["rows"], tickformat=",d")
     return figure
 
 
@@ -193,8 +209,17 @@ def race_values(race: Race) -> dict[str, object]:
 def waits(found: Waits, *, words: Words, dark: bool) -> go.Figure:
     """A pair of bars a prompt length: first token (blue) and a later one, medians with quartiles."""
     p = palette(dark)
-    figure = frame(found, p, height=HEIGHT, barmode="group", bargap=0.3)
     at = np.arange(len(found.lengths))
+    tops = [s.high for s in (*found.ttft, *found.tpot) if np.isfinite(s.high)]
+    figure = frame(
+        found,
+        p,
+        x={"tickvals": at, "ticktext": [f"P = {n:,}" for n in found.lengths], "showgrid": False},
+        y={"title": words["ms"], "range": [0, max(tops, default=1.0) * 1.2]},
+        height=HEIGHT,
+        barmode="group",
+        bargap=0.3,
+    )
     for name, colour, spreads in (
         (words["ttft"], p.q, found.ttft),
         (words["tpot"], p.text, found.tpot),
@@ -219,9 +244,6 @@ def waits(found: Waits, *, words: Words, dark: bool) -> go.Figure:
             },
             hovertemplate=f"%{{x}}<br>{name}: %{{y:,.2f}} ms<extra></extra>",
         )
-    tops = [s.high for s in (*found.ttft, *found.tpot) if np.isfinite(s.high)]
-    figure.update_xaxes(tickvals=at, ticktext=[f"P = {n:,}" for n in found.lengths], showgrid=False)
-    figure.update_yaxes(title_text=words["ms"], range=[0, max(tops, default=1.0) * 1.2])
     return figure
 
 

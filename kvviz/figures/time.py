@@ -41,7 +41,13 @@ def time_a_pass(run: Run, step: int, layer: int, head: int, *, words: Mapping[st
     p = palette(dark)
     cached, twin = decode_ms(run, step)
     passes = np.arange(1, step + 1)
-    figure = frame(run, p)
+    figure = frame(
+        run,
+        p,
+        x=by_pass(run, p, words),
+        y={**between(0, _ceiling(run)), "title": words["ms_axis"], "tickformat": ","},
+        right=96,
+    )
     enough = len(cached) >= ENOUGH
     lanes = [(cached, words["with_cache"], p.text, p.text, "solid", "circle")]
     if twin is not None:
@@ -86,9 +92,6 @@ def time_a_pass(run: Run, step: int, layer: int, head: int, *, words: Mapping[st
             showarrow=False,
             font={"size": 16, "color": p.muted},
         )
-    figure.update_xaxes(**by_pass(run, p, words))
-    figure.update_layout(margin_r=96)
-    figure.update_yaxes(**between(0, _ceiling(run)), title_text=words["ms_axis"], tickformat=",")
     return figure
 
 

@@ -27,7 +27,16 @@ def rows(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, str]
     kept, without = counted(run, step)
     passes = np.arange(step + 1)
     wasted = without - kept
-    figure = frame(run, p, barmode="group", bargap=0.25, bargroupgap=0.05)
+    tallest = int(counted(run, len(run.steps) - 1)[1].max())
+    figure = frame(
+        run,
+        p,
+        x=by_pass(run, p, words),
+        y={**between(0, tallest * 1.06), "title": words["rows"], "tickformat": ",d"},
+        barmode="group",
+        bargap=0.25,
+        bargroupgap=0.05,
+    )
     outline = {"color": p.text, "width": 1}
     figure.add_trace(
         go.Bar(
@@ -71,9 +80,6 @@ def rows(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, str]
             hovertemplate=f"{words['pass']} %{{x}}<br>{words['recomputed']}: %{{customdata:,}}<extra></extra>",
         )
     )
-    figure.update_xaxes(**by_pass(run, p, words))
-    tallest = int(counted(run, len(run.steps) - 1)[1].max())
-    figure.update_yaxes(**between(0, tallest * 1.06), title_text=words["rows"], tickformat=",d")
     return figure
 
 
@@ -82,8 +88,14 @@ def rows_total(run: Run, step: int, layer: int, head: int, *, words: Mapping[str
     p = palette(dark)
     kept, without = (np.cumsum(r) for r in counted(run, step))
     passes = np.arange(step + 1)
-    figure = frame(run, p)
     top = int(counted(run, len(run.steps) - 1)[1].sum()) * 1.12
+    figure = frame(
+        run,
+        p,
+        x=by_pass(run, p, words),
+        y={**between(0, top), "title": words["rows_so_far"], "tickformat": ",d"},
+        right=72,
+    )
     lanes = (
         (without, words["without_cache"], p.wasted, p.wasted_text, "dash", "triangle-up"),
         (kept, words["with_cache"], p.text, p.text, "solid", "circle"),
@@ -105,9 +117,6 @@ def rows_total(run: Run, step: int, layer: int, head: int, *, words: Mapping[str
                 hovertemplate=f"{words['pass']} %{{x}}<br>{name}: %{{y:,}}<extra></extra>",
             )
         )
-    figure.update_xaxes(**by_pass(run, p, words))
-    figure.update_layout(margin_r=72)
-    figure.update_yaxes(**between(0, top), title_text=words["rows_so_far"], tickformat=",d")
     return figure
 
 

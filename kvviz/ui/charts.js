@@ -1,5 +1,6 @@
 // A Plotly figure that stays in place: the same element is redrawn when its data change, so a reader's zoom
-// survives a step, and it is recoloured for the page's theme without asking Python.
+// survives a step, and it is recoloured for the page's theme without asking Python. A figure that nobody can see waits
+// with its latest data until it comes near: whoever steps through the player above pays for no charts below.
 
 const wait = new Map(); // host -> latest data, so that drawings never overlap
 
@@ -12,6 +13,7 @@ export default function (component) {
   wait.set(host, { data, dark: isDark(ground) });
   if (!busy) draw(host);
   return () => {
+    host.approach.disconnect();
     host.watcher?.disconnect();
     host.watcher = null;
     wait.delete(host);
@@ -28,12 +30,23 @@ function build(parent) {
   host.plot = document.createElement("div");
   host.append(host.plot);
   parent.append(host);
+  host.approach = new IntersectionObserver(
+    (seen) => {
+      host.near = seen.at(-1).isIntersecting;
+      if (host.near) host.called?.();
+    },
+    { rootMargin: "400px" },
+  );
+  host.approach.observe(host);
   return host;
 }
+
+const near = (host) => (host.near ? null : new Promise((come) => (host.called = come)));
 
 async function draw(host) {
   try {
     while (wait.get(host)) {
+      await near(host);
       const { data, dark } = wait.get(host);
       wait.set(host, null);
       await paint(host, data, dark);

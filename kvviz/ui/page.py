@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import streamlit as st
 from kvviz import lessons
 from kvviz.records import Run
 from kvviz.refusal import Refusal
-from kvviz.ui import browser, links, shell, stage, state
+from kvviz.ui import browser, links, request, shell, stage, state
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, t
 from kvviz.ui.player import View
@@ -38,6 +39,7 @@ def page(name: str, mode: str, tries: tuple[Try, ...], below: Callable[[Run, Vie
     """Lays the page out. `below` draws what follows the player's step; it runs on its own when the step changes."""
     shell.heading(name)
     stage.stage(name, mode)
+    request.player_first()
     _tries(name, tries)
     st.fragment(follow, key="below")(name, below)
     onward(name)
@@ -96,7 +98,8 @@ def text_so_far(run: Run, step: int) -> None:
     ids = run.ids[: run.P + step + 1]
     text = b"".join(run.pieces[int(i)] for i in ids).decode("utf-8", errors="replace")
     st.markdown(f"**{t('shell', 'text_so_far')}**")
-    st.code(text, language=None, wrap_lines=True)
+    # Not st.code: the browser would fetch and start a syntax highlighter for it, which takes it a second.
+    st.html(f'<pre class="kv-text">{html.escape(text)}</pre>')
     ends = [s.index for s in run.steps[: step + 1] if s.is_end]
     if ends:
         section = "text_end_once" if len(ends) == 1 else "text_end"

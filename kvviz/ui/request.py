@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from kvviz.ui import links
 
 _SEEN = "kv_seen"
+_FIRST = "kv_first"
+HEAD_START = 0.7  # seconds
 
 
 def query_values() -> dict[str, str]:
@@ -28,4 +32,15 @@ def arrived() -> bool:
 
 def settle() -> None:
     """Called once all widgets exist: from now on their values speak."""
+    st.session_state[_FIRST] = not st.session_state.get(_SEEN, False)
     st.session_state[_SEEN] = True
+
+
+def player_first() -> None:
+    """In a session's first run, holds back what comes after the player until a browser has had time to draw it.
+
+    Sent in one go, the rest of the page (and torch, whose import begins when the script has ended) keeps the browser
+    busy for seconds while the player waits its turn.
+    """
+    if st.session_state.pop(_FIRST, False) and st.context.url:
+        time.sleep(HEAD_START)

@@ -360,7 +360,7 @@ class Player extends Screen {
     clearTimeout(this.hintTimer);
     cancelAnimationFrame(this.moving);
     cancelAnimationFrame(this.growing);
-    this.talk.forget();
+    this.talk.remove();
     this.keys.remove();
     this.sizes.disconnect();
     document.fonts.removeEventListener("loadingdone", this.repaint);

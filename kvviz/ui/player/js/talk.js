@@ -1,6 +1,6 @@
 // Talking with Python: where the learner stands (debounced), what is lacking, how many passes to reach.
 
-const REPORT_AFTER = 150; // milliseconds of rest
+const REPORT_AFTER = 300; // milliseconds of rest: what follows the step below the player is drawn anew then
 const ASK_AGAIN = 4000; // milliseconds without an answer
 const TRIES = 3; // for one lacking thing, until the learner moves again
 
@@ -12,6 +12,14 @@ class Talk {
     this.tries = 0;
     this.target = 0; // passes asked for
     this.asked = 0; // passes of the request under way
+    // A click may lead to another page: say first where the learner stands.
+    this.leaving = ({ target }) => this.reportTimer && !player.root.contains(target) && this.report();
+    document.addEventListener("click", this.leaving, { capture: true });
+  }
+
+  remove() {
+    this.forget();
+    document.removeEventListener("click", this.leaving, { capture: true });
   }
 
   place() {
@@ -24,6 +32,7 @@ class Talk {
     const place = this.place();
     this.reported = JSON.stringify([store.key, place]);
     clearTimeout(this.reportTimer);
+    this.reportTimer = null;
     return { run: store.key, move: this.player.move, view: place, ...more };
   }
 

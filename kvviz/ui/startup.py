@@ -1,0 +1,28 @@
+"""What the server does before its first reader comes: while a browser fetches Streamlit, all imports are made."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import streamlit as st
+from streamlit.runtime.pages_manager import PagesManager
+
+from kvviz.ui import shell, state
+
+
+@asynccontextmanager
+async def ready(_: st.App) -> AsyncIterator[None]:
+    """The lifespan of the app: the server listens at once, the rest comes up beside it."""
+    # pages/ holds the pages of `st.navigation`: a link to one must not run its file by itself, without app.py.
+    PagesManager.uses_pages_directory = False
+    threading.Thread(target=_bring_up, name="start", daemon=True).start()
+    yield
+
+
+def _bring_up() -> None:
+    import streamlit.emojis  # noqa: F401  a large pattern, which the first control would compile
+
+    state.bundled_run()
+    shell.owner()
