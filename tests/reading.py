@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 from streamlit.testing.v1 import AppTest
@@ -11,6 +12,13 @@ def text_of(app: AppTest) -> str:
     """Everything a learner can read as Markdown on the page."""
     kinds = (app.title, app.subheader, app.markdown, app.caption, app.info, app.warning, app.error)
     return "\n".join(str(e.value) for kind in kinds for e in kind)
+
+
+def text_so_far(app: AppTest) -> str:
+    """The running text, as a browser would show what was sent: one element with nothing inside but text."""
+    (body,) = [e.proto.body for e in app.get("html") if "kv-text" in e.proto.body]
+    (inside,) = re.fullmatch(r"<pre [^<>]*>([^<>]*)</pre>", body, re.S).groups()
+    return html.unescape(inside)
 
 
 def outside_code(markdown: str) -> str:

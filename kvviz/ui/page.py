@@ -18,6 +18,10 @@ from kvviz.ui.player import View
 
 STORY = ("home", "prefill", "decode", "race")
 LAST = 10**6  # as a step: the run's last one
+PLAIN = (
+    "white-space:pre-wrap;overflow-wrap:anywhere;margin:0;padding:.75rem 1rem;border-radius:8px;"
+    "background:rgba(127,127,127,.1);font:.875rem/1.6 'Source Code Pro','Noto Sans CJK SC',monospace"
+)
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ def text_so_far(run: Run, step: int) -> None:
     text = b"".join(run.pieces[int(i)] for i in ids).decode("utf-8", errors="replace")
     st.markdown(f"**{t('shell', 'text_so_far')}**")
     # Not st.code: the browser would fetch and start a syntax highlighter for it, which takes it a second.
-    st.html(f'<pre class="kv-text">{html.escape(text)}</pre>')
+    st.html(f'<pre class="kv-text" style="{PLAIN}">{html.escape(text)}</pre>')
     ends = [s.index for s in run.steps[: step + 1] if s.is_end]
     if ends:
         section = "text_end_once" if len(ends) == 1 else "text_end"

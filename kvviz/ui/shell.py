@@ -7,6 +7,7 @@ import re
 import sys
 
 import streamlit as st
+from streamlit.runtime.pages_manager import PagesManager
 
 from kvviz import lessons
 from kvviz.models import catalog
@@ -30,6 +31,14 @@ def navigation() -> st.Page:
     ]
     st.session_state.kv_pages = dict(zip(PAGES, pages, strict=True))
     return st.navigation(pages, position="top")
+
+
+def within() -> None:
+    """To be called first by every page. A link to a page may be the first request of a server, and Streamlit then
+    runs the file in pages/ by itself, without app.py: begin again with it."""
+    if PagesManager.uses_pages_directory:
+        PagesManager.uses_pages_directory = False
+        st.rerun()
 
 
 def run(page: st.Page) -> None:
@@ -106,6 +115,7 @@ def _start_link(entry: catalog.Entry) -> None:
 
 def heading(page: str) -> None:
     """The page's title, where its run comes from, and what has to be said before anything else."""
+    within()
     st.title(t(page, "title"), anchor=False)
     st.fragment(_provenance, key="provenance")()
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import streamlit as st
-from streamlit.runtime.pages_manager import PagesManager
 
 from kvviz.ui import shell, state
 
@@ -15,8 +14,6 @@ from kvviz.ui import shell, state
 @asynccontextmanager
 async def ready(_: st.App) -> AsyncIterator[None]:
     """The lifespan of the app: the server listens at once, the rest comes up beside it."""
-    # pages/ holds the pages of `st.navigation`: a link to one must not run its file by itself, without app.py.
-    PagesManager.uses_pages_directory = False
     threading.Thread(target=_bring_up, name="start", daemon=True).start()
     yield
 

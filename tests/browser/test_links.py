@@ -75,13 +75,11 @@ def test_back_to_another_prompt_shows_its_run(visit):
     expect(visit.page).to_have_url(re.compile("said"), timeout=WAIT_MS)
     visit.settled()
     button(visit, "run_button").click()
-    expect(visit.page.get_by_test_id("stMain").get_by_test_id("stCode").first).to_contain_text(
-        "The king said", timeout=LONG_MS
-    )
+    expect(visit.page.locator(".kv-text")).to_contain_text("The king said", timeout=LONG_MS)
     own_run(visit)
     visit.page.go_back()
     expect(field).to_have_value("The king", timeout=WAIT_MS)
-    text = visit.page.get_by_test_id("stMain").get_by_test_id("stCode").first
+    text = visit.page.locator(".kv-text")
     expect(text).not_to_contain_text("The king said", timeout=LONG_MS)
     own_run(visit)
 
@@ -119,7 +117,7 @@ def test_the_copied_link_opens_the_same_place_elsewhere(visits):
     there.page.goto(link)
     own_run(there)  # in English, for the link says so
     there.wait_player(step=4, layer=2, head=5)
-    texts = [v.page.get_by_test_id("stMain").get_by_test_id("stCode").first.inner_text() for v in (here, there)]
+    texts = [v.page.locator(".kv-text").inner_text() for v in (here, there)]
     assert texts[0] == texts[1]
     assert set(query(there)) >= {"prompt", "temperature", "seed", "new", "step", "layer", "head"}
 
@@ -142,6 +140,6 @@ def test_text_of_a_link_is_text(visit):
     own_run(visit)
     assert prompt(visit) == raw
     main = visit.page.get_by_test_id("stMain")
-    expect(main.get_by_test_id("stCode").first).to_contain_text(raw, timeout=WAIT_MS)
+    expect(main.locator(".kv-text")).to_contain_text(raw, timeout=WAIT_MS)
     assert main.locator("script, .katex, a[href='w']").count() == 0
     assert visit.page.title() == "kvviz" or "pwned" not in visit.page.title()

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 from factories import PLAYER_CASES, make_run
-from reading import components, outside_code, text_of
+from reading import components, outside_code, text_of, text_so_far
 
 from kvviz import lessons
 from kvviz.ui import charts, page, state
@@ -58,13 +58,13 @@ def test_bytes_and_rows_of_the_step_are_on_decode(opened):
 
 def test_running_text_follows_the_step(opened):
     app = opened("decode", step="3")
-    assert app.code[0].value == "Dorothy and the Tin Woodman and the Tin"
-    assert opened("prefill", step="0").code[0].value == "Dorothy and the Tin Woodman and"
+    assert text_so_far(app) == "Dorothy and the Tin Woodman and the Tin"
+    assert text_so_far(opened("prefill", step="0")) == "Dorothy and the Tin Woodman and"
 
 
 def test_decode_begins_with_the_first_pass_of_one_token(opened):
     """Who comes from a page that stood at prefill sees decode's first pass, not prefill again."""
-    assert opened("decode", step="0").code[0].value == "Dorothy and the Tin Woodman and the"
+    assert text_so_far(opened("decode", step="0")) == "Dorothy and the Tin Woodman and the"
 
 
 @pytest.mark.parametrize("name", list(KNOWN))
@@ -73,7 +73,7 @@ def test_markup_in_tokens_stays_text(opened, name):
     app = opened(name, state={"kv_opened": run}, step="2")
     assert not app.exception and not app.error
     raw = b"".join(run.pieces[int(i)] for i in run.ids[: run.P + 3]).decode()
-    assert app.main.code[0].value == raw
+    assert text_so_far(app) == raw
     interpreted = outside_code(text_of(app))
     for markup in ("<b>", "<script>", "$x$", ":smile:", "[z](w)", "*y*", "<i>"):
         assert markup not in interpreted

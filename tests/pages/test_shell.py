@@ -6,7 +6,7 @@ import time
 
 import pytest
 from factories import make_run
-from reading import outside_code, text_of
+from reading import outside_code, text_of, text_so_far
 
 from kvviz import lessons
 from kvviz.records import Sampling, storage
@@ -236,7 +236,7 @@ def test_a_run_from_prompt_to_page(opened):
     app.run()
     assert not app.exception and not app.error
     assert "Your run: story-gpt2 (float32)" in app.main.caption[0].value
-    assert app.main.code[0].value == "Dorothy and the Tin Woodman and the"  # Decode begins at step 1
+    assert text_so_far(app) == "Dorothy and the Tin Woodman and the"  # Decode begins at step 1
     assert s("count", P="9", limit="1,024", n="1,016") in sidebar_text(app)
     query = links.query(app.sidebar.code[0].value.partition("?")[2])
     assert query["prompt"] == "Dorothy and the Tin Woodman"
