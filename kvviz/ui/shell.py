@@ -20,7 +20,10 @@ from kvviz.ui.sidebar import sidebar, why_not_run
 PAGES = ("home", "prefill", "decode", "race")  # files under pages/, in the order of the story
 
 # Constant: the larger type of a lecture hall; and less air around the page, so that the player fits beside it.
-PRESENTER = "<style>html{font-size:20px}</style>"
+PRESENTER = (
+    "<style>html{font-size:20px}.stAppHeader{height:2.6rem;min-height:2.6rem}"
+    ".stMainBlockContainer{padding-top:2.7rem}.stMain .stVerticalBlock{gap:.5rem}</style>"
+)
 
 
 def navigation() -> st.Page:

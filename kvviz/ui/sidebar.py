@@ -167,15 +167,16 @@ def _progress(entry: catalog.Entry, page: str) -> None:
         args=(page,),
     )
     stop.button(s("stop"), key="stop_button", width="stretch", disabled=not progress.busy, on_click=_stop)
+    lines = []
     if progress.stage == "passes":
-        done, wanted = progress.done, max(1, progress.wanted)
-        st.progress(min(1.0, done / wanted), s("progress_passes", done=f"{done:,}", wanted=f"{wanted:,}"))
+        lines.append(s("progress_passes", done=f"{progress.done:,}", wanted=f"{max(1, progress.wanted):,}"))
     elif entry.on_disk and status.coming:
-        st.caption(s(f"status_{status.stage}", seconds=f"{status.seconds:.0f}"))
+        lines.append(s(f"status_{status.stage}", seconds=f"{status.seconds:.0f}"))
     if reason is not None:
-        st.caption(reason)
+        lines.append(reason)
     elif state.learner().settings and not state.settings().same_run(state.learner().settings):
-        st.caption(s("changed"))
+        lines.append(s("changed"))
+    st.caption("  \n".join(lines) or "\u00a0")  # one line stays free: what is below does not move while a run goes on
     if st.session_state.kv_stage != _stage(entry):
         st.rerun()
 

@@ -70,8 +70,8 @@ def _shared(here: View, mode: str) -> View:
 
 
 def _moved(mode: str):
-    def moved(here: View) -> None:
-        if state.told(_shared(here, mode)):
+    def moved(here: View, leaves: bool) -> None:
+        if state.told(_shared(here, mode)) and not leaves:
             st.rerun(list(FOLLOWERS))
 
     return moved

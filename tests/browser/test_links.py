@@ -9,6 +9,8 @@ from harness import WAIT_MS, Visit
 from playwright.sync_api import expect
 from test_app import LONG_MS, button, own_run
 
+from kvviz import lessons
+
 PROMPT = "Dorothy and the Tin Woodman"
 LINK = "/decode?prompt=Dorothy+and+the+Tin+Woodman&new=12&step=3&layer=2&head=5"
 
@@ -63,6 +65,15 @@ def test_back_brings_back_page_prompt_and_step(visit):
         visit.wait_player(step=step, layer=2, head=5)
         assert prompt(visit) == PROMPT
         assert query(visit)["prompt"] == PROMPT
+
+
+def test_a_page_change_right_after_a_step_takes_the_step_along(visit):
+    visit.goto("/decode?step=3")
+    visit.wait_player(step=3)
+    visit.press("ArrowRight", "]")
+    visit.page.get_by_test_id("stTopNavLink").filter(has_text="Home").click()  # before the player has come to rest
+    expect(visit.page.get_by_role("heading", level=1)).to_have_text(lessons.text("en", "home", "title"))
+    visit.wait_player(step=4, head=3)
 
 
 def test_back_to_another_prompt_shows_its_run(visit):

@@ -1,4 +1,4 @@
-"""Home, Prefill and Decode: each shows its title, its numbers and its player, in both languages."""
+"""Home, Prefill and Decode: each shows its title, its numbers and its player, in both languages (C22)."""
 
 from __future__ import annotations
 

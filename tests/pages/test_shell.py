@@ -79,6 +79,7 @@ def test_a_model_that_is_not_on_disk_says_so_and_does_not_run(opened, starts, no
 
 
 def test_everything_survives_other_pages(opened, starts):
+    """C01"""
     app = opened("decode")
     app.text_area("prompt").set_value("abc").run()
     app.selectbox("model").set_value("story-llama").run()

@@ -244,6 +244,7 @@ def test_a_seeded_race_writes_what_the_run_writes(story_gpt2):
 
 
 def test_waits_times_first_and_later_tokens(story_gpt2):
+    """D05"""
     from kvviz.engine.race import LATER, waits
 
     script = Script(lambda cached, rows: float(rows))  # a millisecond a row

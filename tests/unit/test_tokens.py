@@ -38,12 +38,14 @@ def gpt2() -> Vocabulary:
 
 @pytest.mark.parametrize("text", CASES, ids=repr)
 def test_ids_and_labels(gpt2, text):
+    """B02, B03, B05 and B12: white space by visible signs, parts of a character by their bytes."""
     ids, written = CASES[text]
     assert gpt2.encode(text) == ids
     assert labels(gpt2.piece(i) for i in ids) == written
 
 
 def test_chinese_is_eleven_tokens_over_five_characters(gpt2):
+    """B05"""
     ids = gpt2.encode("你好，世界")
     assert ids == [19526, 254, 25001, 121, 171, 120, 234, 10310, 244, 45911, 234]
     groups = character_groups([gpt2.piece(i) for i in ids])

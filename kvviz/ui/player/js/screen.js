@@ -62,8 +62,8 @@ class Screen {
   fit(wide) {
     const W = this.root.clientWidth;
     const tall = window.innerHeight;
-    const plain = wide ? clamp(Math.min(W / 980, (tall - 190) / 640), 1, 1.7) : 1;
-    const unit = this.presenter ? Math.min(1.15 * plain, Math.max(plain, (tall - 110) / 640)) : plain;
+    const above = this.presenter ? 182 : 190; // and a little below
+    const unit = wide ? clamp(Math.min(W / 980, (tall - above) / 640), 1, 1.7) : 1;
     return { unit, width: W / unit, height: tall <= 660 ? 590 : 640 };
   }
 

@@ -12,8 +12,8 @@ class Talk {
     this.tries = 0;
     this.target = 0; // passes asked for
     this.asked = 0; // passes of the request under way
-    // A click may lead to another page: say first where the learner stands.
-    this.leaving = ({ target }) => this.reportTimer && !player.root.contains(target) && this.report();
+    // A link may lead to another page: say first where the learner stands.
+    this.leaving = ({ target }) => this.reportTimer && target.closest("a[href]") && this.report({ leaves: true });
     document.addEventListener("click", this.leaving, { capture: true });
   }
 
@@ -43,11 +43,11 @@ class Talk {
     this.reportTimer = setTimeout(() => this.report(), REPORT_AFTER);
   }
 
-  report() {
+  report(more = {}) {
     const { store } = this.player;
     if (!store || !this.send || this.asked > store.passes.length) return; // the answer's message follows
     if (this.reported === JSON.stringify([store.key, this.place()])) return;
-    this.send.setStateValue("view", this.message({}));
+    this.send.setStateValue("view", this.message(more));
   }
 
   // Ask for what is lacking, at most once until the answer comes.
