@@ -104,6 +104,7 @@ def text_so_far(run: Run, step: int) -> None:
     st.markdown(f"**{t('shell', 'text_so_far')}**")
     # Not st.code: the browser would fetch and start a syntax highlighter for it, which takes it a second.
     st.html(f'<pre class="kv-text" style="{PLAIN}">{html.escape(text)}</pre>')
+    st.caption(t("shell", "signs"))
     ends = [s.index for s in run.steps[: step + 1] if s.is_end]
     if ends:
         section = "text_end_once" if len(ends) == 1 else "text_end"
