@@ -28,13 +28,17 @@ def _stage(page: str, mode: str) -> None:
     run = state.current_run()
     progress = state.learner().progress()
     live = state.is_live(run)
-    view = _view_to_pass(page, run, mode)
+    asked = state.asked(run)
+    view = asked or _view_to_pass(page, run)
+    if mode == "prefill":
+        view = dataclasses.replace(view, step=0)
     here = player(
         run,
         key=f"player-{page}",
         language=current(),
         view=view,
         asks=state.asks(),
+        asked=asked is not None,
         can_extend=live and mode == "run" and not progress.at_limit,
         mode=mode,
         presenter=bool(state.value("presenter")),
@@ -49,16 +53,13 @@ def _stage(page: str, mode: str) -> None:
     state.told(_shared(here, mode))
 
 
-def _view_to_pass(page: str, run: Run, mode: str) -> View:
+def _view_to_pass(page: str, run: Run) -> View:
     """Where the player said it stands, which leaves it alone; another place when it has to move."""
-    asked = state.asked(run)
     stands = st.session_state.get("kv_stands")
-    if asked is None and stands and stands[0] == (page, run.key):
+    if stands and stands[0] == (page, run.key):
         return stands[1]
-    view = asked or state.view(run)
-    if mode == "prefill":
-        return dataclasses.replace(view, step=0)
-    if page == "decode" and asked is None and view.step == 0 and len(run.steps) > 1:
+    view = state.view(run)
+    if page == "decode" and view.step == 0 and len(run.steps) > 1:
         return dataclasses.replace(view, step=1)  # who comes here has seen prefill
     return view
 
@@ -70,8 +71,8 @@ def _shared(here: View, mode: str) -> View:
 
 
 def _moved(mode: str):
-    def moved(here: View, leaves: bool) -> None:
-        if state.told(_shared(here, mode)) and not leaves:
+    def moved(here: View) -> None:
+        if state.told(_shared(here, mode)):
             st.rerun(list(FOLLOWERS))
 
     return moved

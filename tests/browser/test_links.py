@@ -77,20 +77,22 @@ def test_a_page_change_right_after_a_step_takes_the_step_along(visit):
 
 
 def test_back_to_another_prompt_shows_its_run(visit):
+    """C14: the address before held another prompt; Back shows that one's run again, not the newer one's."""
     visit.goto("/decode?prompt=The+king&new=3&step=1")
     own_run(visit)
     visit.wait_player(step=1)
-    field = visit.page.locator(".st-key-prompt textarea")
+    to_page(visit, "Home")
+    field, text = visit.page.locator(".st-key-prompt textarea"), visit.page.locator(".kv-text")
     field.fill("The king said")
     field.press("Control+Enter")
     expect(visit.page).to_have_url(re.compile("said"), timeout=WAIT_MS)
     visit.settled()
     button(visit, "run_button").click()
-    expect(visit.page.locator(".kv-text")).to_contain_text("The king said", timeout=LONG_MS)
+    expect(text).to_contain_text("The king said", timeout=LONG_MS)
     own_run(visit)
     visit.page.go_back()
+    expect(visit.page).to_have_url(re.compile("/decode"), timeout=WAIT_MS)
     expect(field).to_have_value("The king", timeout=WAIT_MS)
-    text = visit.page.locator(".kv-text")
     expect(text).not_to_contain_text("The king said", timeout=LONG_MS)
     own_run(visit)
 

@@ -30,7 +30,7 @@ class Mounted:
         self.sent: list[dict] = []
         self.callbacks: dict = {}
         self.extended: list[int] = []
-        self.moved: list[tuple[View, bool]] = []
+        self.moved: list[View] = []
         self.words: dict = {}
         self.said: tuple[str, dict] | None = None
         monkeypatch.setattr(player_module, "_renderer", lambda: self.render)
@@ -38,7 +38,7 @@ class Mounted:
         self.at.session_state["run"] = run
         self.at.session_state["view"] = view
         self.at.session_state["on_extend"] = self.extended.append
-        self.at.session_state["on_move"] = lambda view, leaves: self.moved.append((view, leaves))
+        self.at.session_state["on_move"] = self.moved.append
 
     def render(self, *, key: str, data: bytes, **callbacks: object) -> None:
         import streamlit as st
@@ -92,7 +92,7 @@ def test_where_the_learner_rests_is_where_they_stand(mounted) -> None:
     mounted.rerun()
     move = mounted.sent[-1]["caller"]["move"]
     assert mounted.say("view", [7, 2, 5, "layer", None]) == repr(View(7, 2, 5, "layer"))
-    assert mounted.moved == [(View(7, 2, 5, "layer"), False)]
+    assert mounted.moved == [View(7, 2, 5, "layer")]
     assert mounted.sent[-1]["caller"]["move"] == move  # the same `view` from the caller moves nobody
     assert mounted.rerun(view=View(7, 2, 5, "layer")) == repr(View(7, 2, 5, "layer"))
     assert mounted.sent[-1]["caller"]["move"] == move  # nor does the place that the browser told
@@ -110,12 +110,6 @@ def test_a_place_given_back_late_does_not_call_the_learner_back(mounted) -> None
     assert mounted.rerun() == repr(View(7, 2, 5))  # heard while this one was under way
     assert mounted.rerun(view=View(7, 2, 5)) == repr(View(8, 2, 5))
     assert mounted.sent[-1]["caller"]["move"] == move
-
-
-def test_a_place_told_on_the_way_out_is_known_as_that(mounted) -> None:
-    mounted.rerun()
-    assert mounted.say("view", [4, 1, 2, "all", None], leaves=True) == repr(View(4, 1, 2))
-    assert mounted.moved == [(View(4, 1, 2), True)]
 
 
 def test_places_out_of_range_are_clamped(mounted) -> None:

@@ -52,7 +52,7 @@ class _Mount:
     asks: int = 0
     answered: int = 0  # highest number of passes asked for and handled
     on_extend: Callable[[int], None] | None = None
-    on_move: Callable[[View, bool], None] | None = None
+    on_move: Callable[[View], None] | None = None
 
 
 @cache
@@ -79,8 +79,9 @@ def player(
     mode: Literal["run", "prefill"] = "run",
     presenter: bool = False,
     on_extend: Callable[[int], None] | None = None,
-    on_move: Callable[[View, bool], None] | None = None,
+    on_move: Callable[[View], None] | None = None,
     asks: int = 0,
+    asked: bool = False,
     room: int = 0,
     busy: str | None = None,
 ) -> View:
@@ -90,8 +91,8 @@ def player(
     returned, or when `asks` has changed since (the same place asked for again); else the player keeps its own place.
     `on_extend(n)` is called when the learner asks for the run to reach n passes, n at most
     len(run.steps) + room; it is the caller's to grow the run and pass it in the rerun that follows.
-    `on_move(view, leaves)` is called when the learner has come to rest elsewhere; it may end in `st.rerun`, but not
-    when the learner leaves for another page, whose run that would replace.
+    `on_move(view)` is called when the learner has come to rest elsewhere; it may end in `st.rerun`.
+    `asked` says that the learner or a link chose this `view`: it wins over a place that the browser has not told yet.
     `busy` is a short text shown while the model is not ready.
     """
     mount = _mount(key)
@@ -111,7 +112,7 @@ def player(
     answered = min(mount.answered, len(run.steps)) if busy else mount.answered
     header = {
         "key": key, "language": language, "mode": mode, "presenter": presenter, "move": mount.move,
-        "canExtend": can_extend, "room": room, "busy": busy, "answered": answered,
+        "canExtend": can_extend, "room": room, "busy": busy, "answered": answered, "asked": asked,
         "view": [view.step, view.layer, view.head, view.opened, view.substep],
     }  # fmt: skip
     if have.language != language:
@@ -161,7 +162,7 @@ def _heard(key: str, event: str) -> None:
         if target > len(mount.run.steps):
             mount.on_extend(target)
     if event == "view" and place is not None and mount.reported is not None and mount.on_move is not None:
-        mount.on_move(mount.reported, bool(said.get("leaves")))
+        mount.on_move(mount.reported)
 
 
 def _view(raw: Any) -> View | None:

@@ -77,9 +77,23 @@ class Player extends Screen {
       this.state.step = this.wanted; // a place beyond the passes that had come so far
       this.wanted = null;
     }
+    if (before === null && !caller.asked) this.takeOver(header.run);
     this.move = caller.move;
     this.clampState();
     this.remember();
+  }
+
+  // Where the last page's player stood, if it went before it could tell.
+  takeOver(run) {
+    const left = unsaid.get(run);
+    if (!left) return;
+    const { step, ...rest } = left;
+    this.state = { ...this.state, ...rest };
+    if (this.mode !== "prefill") {
+      this.state.step = step ?? this.state.step;
+      unsaid.delete(run);
+    }
+    this.talk.moved();
   }
 
   // For a mount of the same player that Streamlit makes anew.

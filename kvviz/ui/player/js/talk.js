@@ -2,6 +2,7 @@
 
 const REPORT_AFTER = 300; // milliseconds of rest: what follows the step below the player is drawn anew then
 const ASK_AGAIN = 4000; // milliseconds without an answer
+const unsaid = new Map(); // run key -> where a learner stood who left before Python was told
 const TRIES = 3; // for one lacking thing, until the learner moves again
 
 class Talk {
@@ -12,14 +13,18 @@ class Talk {
     this.tries = 0;
     this.target = 0; // passes asked for
     this.asked = 0; // passes of the request under way
-    // A link may lead to another page: say first where the learner stands.
-    this.leaving = ({ target }) => this.reportTimer && target.closest("a[href]") && this.report({ leaves: true });
-    document.addEventListener("click", this.leaving, { capture: true });
   }
 
+  // The page goes. To tell Python now would start a run of the page that is left, in the way of the next page's; so
+  // the next player begins where this one stood, and tells.
   remove() {
+    const { store, mode } = this.player;
+    const { step, layer, head } = this.player.state;
+    if (this.reportTimer && store) {
+      const known = mode === "prefill" ? unsaid.get(store.key)?.step : step; // its own step is always 0
+      unsaid.set(store.key, { step: known, layer, head });
+    }
     this.forget();
-    document.removeEventListener("click", this.leaving, { capture: true });
   }
 
   place() {
@@ -43,11 +48,11 @@ class Talk {
     this.reportTimer = setTimeout(() => this.report(), REPORT_AFTER);
   }
 
-  report(more = {}) {
+  report() {
     const { store } = this.player;
     if (!store || !this.send || this.asked > store.passes.length) return; // the answer's message follows
     if (this.reported === JSON.stringify([store.key, this.place()])) return;
-    this.send.setStateValue("view", this.message(more));
+    this.send.setStateValue("view", this.message({}));
   }
 
   // Ask for what is lacking, at most once until the answer comes.
