@@ -129,8 +129,8 @@ def test_stop_ends_at_a_token_and_the_page_keeps_the_race(visits):
     visit.page.get_by_role("link", name="Race", exact=True).first.click()
     expect(lanes(visit)).to_have_attribute("data-state", "stopped")
     expect(lanes(visit)).to_have_attribute("data-tokens", str(tokens))
-    expect(visit.page.get_by_label("New tokens (N)")).to_have_value("400")
-    expect(visit.page.get_by_label("Prompt tokens (P)")).to_have_value("40")
+    expect(visit.page.get_by_role("spinbutton", name="New tokens (N)")).to_have_value("400")
+    expect(visit.page.get_by_role("spinbutton", name="Prompt tokens (P)")).to_have_value("40")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

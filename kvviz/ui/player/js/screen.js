@@ -62,8 +62,9 @@ class Screen {
   fit(wide) {
     const W = this.root.clientWidth;
     const tall = window.innerHeight;
-    const above = this.presenter ? 182 : 190; // and a little below
-    const unit = wide ? clamp(Math.min(W / 980, (tall - above) / 640), 1, 1.7) : 1;
+    // What stands above the player and a little below; Large may take some of its width, which costs columns.
+    const [above, least] = this.presenter ? [182, 852] : [190, 980];
+    const unit = wide ? clamp(Math.min(W / least, (tall - above) / 640), 1, 1.7) : 1;
     return { unit, width: W / unit, height: tall <= 660 ? 590 : 640 };
   }
 
