@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 
 from streamlit.testing.v1 import AppTest
@@ -15,10 +14,9 @@ def text_of(app: AppTest) -> str:
 
 
 def text_so_far(app: AppTest) -> str:
-    """The running text, as a browser would show what was sent: one element with nothing inside but text."""
-    (body,) = [e.proto.body for e in app.get("html") if "kv-text" in e.proto.body]
-    (inside,) = re.fullmatch(r"<pre [^<>]*>([^<>]*)</pre>", body, re.S).groups()
-    return html.unescape(inside)
+    """The running text: an element that shows its content literally."""
+    (found,) = app.main.text
+    return found.value
 
 
 def outside_code(markdown: str) -> str:

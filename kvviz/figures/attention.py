@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from kvviz.figures import text
-from kvviz.figures.frame import MONO, between, by_position, frame, tick_angle
+from kvviz.figures.frame import MONO, QUARTERS, between, by_position, frame, over_positions
 from kvviz.figures.palette import INK_CHANGES, attention_scale, palette
 from kvviz.records import Run
 
@@ -210,14 +210,9 @@ def row(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, str],
     figure = frame(
         run,
         p,
-        x={
-            **by_position(run, at, texts),
-            **between(-0.6, T - 0.4),
-            "title": words["key_position"],
-            "tickangle": tick_angle(T),
-        },
+        x=over_positions(run, at, texts, T, words["key_position"]),
         # A fixed scale: the same height means the same share at every step.
-        y={**between(0, 1), "title": words["weight"], "tickvals": [0, 0.25, 0.5, 0.75, 1]},
+        y={**between(0, 1), "title": words["weight"], "tickvals": QUARTERS},
         height=300,
         showlegend=False,
     )

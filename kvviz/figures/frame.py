@@ -9,6 +9,7 @@ from kvviz.records import Run
 
 # Found on the machine or served by Streamlit; nothing is fetched.
 FONT = "'Source Sans', 'PingFang SC', 'Microsoft YaHei', 'Noto Sans CJK SC', sans-serif"
+QUARTERS = [0, 0.25, 0.5, 0.75, 1]  # ticks of a share
 MONO = "'Source Code Pro', 'PingFang SC', 'Microsoft YaHei', 'Noto Sans CJK SC', monospace"
 
 
@@ -83,9 +84,10 @@ def by_position(run: Run, at: list[int], texts: list[str]) -> dict:
     }
 
 
-def tick_angle(count: int) -> int:
-    """Tokens stand upright while few enough fit side by side."""
-    return 0 if count <= 10 else -90
+def over_positions(run: Run, at: list[int], texts: list[str], count: int, title: str) -> dict:
+    """Axis settings for bars over `count` positions. Tokens stand upright while few enough fit side by side."""
+    angle = 0 if count <= 10 else -90
+    return {**by_position(run, at, texts), **between(-0.6, count - 0.4), "title": title, "tickangle": angle}
 
 
 def beside(values: list[float], span: float) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from kvviz.figures import text
-from kvviz.figures.frame import MONO, between, by_position, frame, tick_angle
+from kvviz.figures.frame import MONO, QUARTERS, between, by_position, frame, over_positions
 from kvviz.figures.palette import palette
 from kvviz.records import Run
 
@@ -26,13 +26,8 @@ def predictions(run: Run, step: int, layer: int, head: int, *, words: Mapping[st
     figure = frame(
         run,
         p,
-        x={
-            **by_position(run, at, texts),
-            **between(-0.6, P - 0.4),
-            "title": words["after_position"],
-            "tickangle": tick_angle(P),
-        },
-        y={**between(0, 1), "tickvals": [0, 0.25, 0.5, 0.75, 1], "title": words["probability"]},
+        x=over_positions(run, at, texts, P, words["after_position"]),
+        y={**between(0, 1), "title": words["probability"], "tickvals": QUARTERS},
         height=340,
     )
     for name, part, colour, pattern in (
@@ -113,7 +108,7 @@ def candidates(run: Run, step: int, layer: int, head: int, *, words: Mapping[str
     figure = frame(
         run,
         p,
-        x={**between(0, 1.1), "tickvals": [0, 0.25, 0.5, 0.75, 1], "title": words["probability"]},
+        x={**between(0, 1.1), "title": words["probability"], "tickvals": QUARTERS},
         y={**by_position(run, list(range(n)), labels), **between(n - 0.5, -0.5), "title": words["token"]},
         height=110 + 30 * n,
         showlegend=False,

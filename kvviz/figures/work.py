@@ -37,27 +37,17 @@ def rows(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, str]
         bargap=0.25,
         bargroupgap=0.05,
     )
-    outline = {"color": p.text, "width": 1}
-    figure.add_trace(
-        go.Bar(
-            x=passes,
-            y=kept,
-            offsetgroup="cache",
-            name=words["with_cache"],
-            marker={"color": p.text, "line": outline},
-            hovertemplate=f"{words['pass']} %{{x}}<br>{words['with_cache']}: %{{y:,}}<extra></extra>",
+    for group, name, colour in (("cache", "with_cache", p.text), ("none", "without_new", p.thrown)):
+        figure.add_trace(
+            go.Bar(
+                x=passes,
+                y=kept,
+                offsetgroup=group,
+                name=words[name],
+                marker={"color": colour, "line": {"color": p.text, "width": 1}},
+                hovertemplate=f"{words['pass']} %{{x}}<br>{words[name]}: %{{y:,}}<extra></extra>",
+            )
         )
-    )
-    figure.add_trace(
-        go.Bar(
-            x=passes,
-            y=kept,
-            offsetgroup="none",
-            name=words["without_new"],
-            marker={"color": p.thrown, "line": outline},
-            hovertemplate=f"{words['pass']} %{{x}}<br>{words['without_new']}: %{{y:,}}<extra></extra>",
-        )
-    )
     figure.add_trace(
         go.Bar(
             x=passes,

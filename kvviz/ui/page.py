@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,9 +17,9 @@ from kvviz.ui.player import View
 
 STORY = ("home", "prefill", "decode", "race")
 LAST = 10**6  # as a step: the run's last one
-PLAIN = (
-    "white-space:pre-wrap;overflow-wrap:anywhere;margin:0;padding:.75rem 1rem;border-radius:8px;"
-    "background:rgba(127,127,127,.1);font:.875rem/1.6 'Source Code Pro','Noto Sans CJK SC',monospace"
+RUNNING = (
+    "<style>.st-key-running_text [data-testid=stText]{white-space:pre-wrap;overflow-wrap:anywhere;padding:.7rem 1rem;"
+    "border-radius:8px;background:rgba(127,127,127,.1);font-size:.875rem;line-height:1.6}</style>"
 )
 
 
@@ -102,8 +101,9 @@ def text_so_far(run: Run, step: int) -> None:
     ids = run.ids[: run.P + step + 1]
     text = b"".join(run.pieces[int(i)] for i in ids).decode("utf-8", errors="replace")
     st.markdown(f"**{t('shell', 'text_so_far')}**")
+    st.html(RUNNING)
     # Not st.code: the browser would fetch and start a syntax highlighter for it, which takes it a second.
-    st.html(f'<pre class="kv-text" style="{PLAIN}">{html.escape(text)}</pre>')
+    st.container(key="running_text").text(text)
     st.caption(t("shell", "signs"))
     ends = [s.index for s in run.steps[: step + 1] if s.is_end]
     if ends:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from harness import Server, Visit, chromium
+from player_kit import APP, opener
 from playwright.sync_api import Browser, sync_playwright
 
 
@@ -67,3 +68,16 @@ def visits(browser: Browser, servers: object, request: pytest.FixtureRequest) ->
 def visit(visits: Callable[..., Visit]) -> Visit:
     """One window: 1440×900, light, English."""
     return visits()
+
+
+@pytest.fixture(scope="session")
+def player_server() -> Iterator[Server]:
+    """The player alone, on made-up runs."""
+    with Server(app=APP) as running:
+        yield running
+
+
+@pytest.fixture
+def watch(visits: Callable[..., Visit], player_server: Server) -> Callable[..., Visit]:
+    """Opens the player on a case: watch("six", step=6)."""
+    return opener(visits, player_server.url)

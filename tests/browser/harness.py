@@ -179,6 +179,11 @@ class Visit:
     def player(self) -> Locator:
         return self.page.get_by_test_id("kv-player")
 
+    @property
+    def running_text(self) -> Locator:
+        """Prompt and chosen tokens up to the step, under the player."""
+        return self.page.locator(".st-key-running_text [data-testid=stText]")
+
     def wait_player(self, **attributes: object) -> Locator:
         """Wait until the player shows this: wait_player(step=3, cache_length=8, layer=0, head=0)."""
         for name, value in attributes.items():

@@ -92,7 +92,7 @@ def test_what_is_below_follows_the_step(visit):
     visit.wait_player(step=2)
     expect(visit.page.get_by_text("(1, 8, 11, 32)").last).to_be_attached(timeout=WAIT_MS)
     visit.press("ArrowRight")
-    text = visit.page.locator(".kv-text")
+    text = visit.running_text
     expect(text).to_contain_text("Dorothy and the Tin Woodman and the Tin", timeout=WAIT_MS)
 
 

@@ -82,7 +82,10 @@ def test_back_to_another_prompt_shows_its_run(visit):
     own_run(visit)
     visit.wait_player(step=1)
     to_page(visit, "Home")
-    field, text = visit.page.locator(".st-key-prompt textarea"), visit.page.locator(".kv-text")
+    field, text = (
+        visit.page.locator(".st-key-prompt textarea"),
+        visit.running_text,
+    )
     field.fill("The king said")
     field.press("Control+Enter")
     expect(visit.page).to_have_url(re.compile("said"), timeout=WAIT_MS)
@@ -130,7 +133,7 @@ def test_the_copied_link_opens_the_same_place_elsewhere(visits):
     there.page.goto(link)
     own_run(there)  # in English, for the link says so
     there.wait_player(step=4, layer=2, head=5)
-    texts = [v.page.locator(".kv-text").inner_text() for v in (here, there)]
+    texts = [v.running_text.inner_text() for v in (here, there)]
     assert texts[0] == texts[1]
     assert set(query(there)) >= {"prompt", "temperature", "seed", "new", "step", "layer", "head"}
 
@@ -153,6 +156,6 @@ def test_text_of_a_link_is_text(visit):
     own_run(visit)
     assert prompt(visit) == raw
     main = visit.page.get_by_test_id("stMain")
-    expect(main.locator(".kv-text")).to_contain_text(raw, timeout=WAIT_MS)
+    expect(visit.running_text).to_contain_text(raw, timeout=WAIT_MS)
     assert main.locator("script, .katex, a[href='w']").count() == 0
     assert visit.page.title() == "kvviz" or "pwned" not in visit.page.title()

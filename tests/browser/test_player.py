@@ -8,22 +8,11 @@ import re
 import numpy as np
 import pytest
 from factories import PLAYER_CASES, make_run
-from harness import WAIT_MS, Server
-from player_kit import APP, chips, opener, painting, say, tip, told
+from harness import WAIT_MS
+from player_kit import chips, painting, say, tip, told
 from playwright.sync_api import expect
 
 LIMIT = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def player_url():
-    with Server(app=APP) as server:
-        yield server.url
-
-
-@pytest.fixture
-def watch(visits, player_url):
-    return opener(visits, player_url)
 
 
 def test_stepping_shows_each_pass_and_tells_python(watch) -> None:

@@ -7,22 +7,11 @@ import re
 
 import pytest
 from factories import PLAYER_CASES, make_run
-from harness import PROJECTOR, Server, Visit
-from player_kit import APP, chips, opener, painting, say, tip
+from harness import PROJECTOR, Visit
+from player_kit import chips, painting, say, tip
 from playwright.sync_api import expect
 
 from kvviz.records.tokens import label
-
-
-@pytest.fixture(scope="module")
-def player_url():
-    with Server(app=APP) as server:
-        yield server.url
-
-
-@pytest.fixture
-def watch(visits, player_url):
-    return opener(visits, player_url)
 
 
 def boxes(visit: Visit, selector: str) -> list[dict]:

@@ -11,6 +11,10 @@ from kvviz.refusal import Refusal
 TALE = "Dorothy and the Tin Woodman"
 
 
+def fail(*_):
+    raise RuntimeError("on purpose")
+
+
 class Stop(BaseException):
     """Thrown into a pass from outside, as Ctrl-C or a web server's stop would be."""
 
@@ -23,10 +27,10 @@ def test_a_pass_that_fails_leaves_the_last_step(story_gpt2, error, layer):
     session = Session(story_gpt2, TALE, Sampling(temperature=0.8, seed=1))
     session.advance(3)
 
-    def fail(*_):
+    def stop(*_):
         raise error("on purpose")
 
-    hook = story_gpt2.module.transformer.h[layer].mlp.register_forward_pre_hook(fail)  # its K, V are in by now
+    hook = story_gpt2.module.transformer.h[layer].mlp.register_forward_pre_hook(stop)  # its K, V are in by now
     with pytest.raises(error, match="on purpose"):
         session.decode_one_token()
     hook.remove()
@@ -41,9 +45,6 @@ def test_a_prefill_that_fails_can_be_tried_again(story_gpt2):
     session = Session(story_gpt2, TALE)
     Session(story_gpt2, TALE).prefill()  # warmed up, so that the failure hits the pass itself
 
-    def fail(*_):
-        raise RuntimeError("on purpose")
-
     hook = story_gpt2.module.transformer.h[2].mlp.register_forward_pre_hook(fail)
     with pytest.raises(RuntimeError, match="on purpose"):
         session.prefill()
@@ -54,9 +55,6 @@ def test_a_prefill_that_fails_can_be_tried_again(story_gpt2):
 def test_a_twin_that_fails_takes_its_step_with_it(story_gpt2, monkeypatch):
     session = Session(story_gpt2, TALE)
     session.advance(2)
-
-    def fail(*_):
-        raise RuntimeError("on purpose")
 
     monkeypatch.setattr(session, "_twin", fail)
     with pytest.raises(RuntimeError, match="on purpose"):
@@ -69,9 +67,6 @@ def test_a_twin_that_fails_takes_its_step_with_it(story_gpt2, monkeypatch):
 def test_a_cache_that_cannot_be_put_back_ends_the_session(story_gpt2, monkeypatch):
     session = Session(story_gpt2, TALE)
     session.advance(2)
-
-    def fail(*_):
-        raise RuntimeError("on purpose")
 
     monkeypatch.setattr(session, "_twin", fail)
     monkeypatch.setattr(cache_api, "cut_back", fail)
