@@ -51,7 +51,7 @@ def check_prompt(model: LoadedModel, prompt: str, new: int = 1, *, keep_bytes: i
     """The prompt's ids, if it can be run for `new` tokens. Raises Refusal:
 
     "empty_prompt", "bad_text", "too_long" {P, limit}, "too_many_new" {P, new, room, limit},
-    "run_full" {P, bytes, limit} (the record of the prompt alone would not fit), "id_out_of_range".
+    "prompt_too_big" {model, P, bytes, limit} (the record of the prompt alone would not fit), "id_out_of_range".
     Codes about positions end in "_rotary" for a model without a position table.
     """
     facts = model.facts

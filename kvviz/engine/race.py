@@ -186,13 +186,12 @@ def _warm(model: LoadedModel, ids: list[int], new: int, run: Run) -> None:
     """Each kind of pass once, untimed, at the sizes of this race: its shortest and its longest prefix."""
     warm_up(model, len(ids))
     longest = list(islice(cycle(ids), len(ids) + new - 1))
-    with model.lock:
-        for prefix in (ids, longest):
-            cached = Cached(model, run)
-            cached.step(prefix[:-1] or prefix)
-            if len(prefix) > 1:
-                cached.step(prefix)
-            Uncached(model, run).step(prefix)
+    for prefix in (ids, longest):
+        cached = Cached(model, run)
+        for lane, fed in ((cached, prefix[:-1]), (cached, prefix), (Uncached(model, run), prefix)):
+            if fed:
+                with model.lock:
+                    lane.step(fed)
 
 
 def waits(
@@ -226,12 +225,12 @@ def waits(
                 yield snapshot("stopped")
                 return
             j = (turn + repeat) % len(lengths)
-            with model.lock:
-                lane, prefix = Cached(model, run), list(prompts[j])
-                for i in range(LATER + 1):
+            lane, prefix = Cached(model, run), list(prompts[j])
+            for i in range(LATER + 1):
+                with model.lock:  # others wait for one pass
                     step, _, _ = lane.step(prefix)
-                    (first[j] if i == 0 else later[j, repeat])[repeat if i == 0 else i - 1] = step.ms
-                    prefix.append(int(step.logits.argmax()))
+                (first[j] if i == 0 else later[j, repeat])[repeat if i == 0 else i - 1] = step.ms
+                prefix.append(int(step.logits.argmax()))
             last = repeat == repeats - 1 and turn == len(lengths) - 1
             yield snapshot("done" if last else "running")
             time.sleep(BREATH_S)

@@ -32,25 +32,24 @@ def record(
     check_prompt(model, prompt, new, keep_bytes=keep_bytes)
     if new < 1 or repeats < 1:
         raise Refusal("bad_count", new=new, repeats=repeats)
-    runs: list[Run] = []
+    first: Run | None = None
+    times: list[list[tuple[float, float]]] = [[] for _ in range(new)]  # of each pass, and of its twin, in ms
     for r in range(repeats):
-        # pictures are taken in the first run only; the others are the same passes, listened to and dropped
         session = Session(model, prompt, sampling, compare=compare, keep_bytes=keep_bytes)
         if session.room < new:
             raise Refusal("run_full", bytes=keep_bytes, limit=keep_bytes, step=session.room)
         for n in range(1, new + 1):
             session.advance(n)
             progress(r * new + n, repeats * new)
-        if r and session.run.new_ids.tolist() != runs[0].new_ids.tolist():
+        first = first or session.run
+        if session.run.new_ids.tolist() != first.new_ids.tolist():
             raise RuntimeError("two runs of one prompt chose different tokens")
-        runs.append(session.run)
-    first = runs[0]
+        for known, step in zip(times, session.run.steps, strict=True):  # of a later run only its times are kept
+            known.append((step.ms, step.twin.ms if step.twin else 0.0))
     steps = []
-    for i, step in enumerate(first.steps):
-        same = [run.steps[i] for run in runs]
-        twin = step.twin
-        if twin is not None:
-            twin = dataclasses.replace(twin, ms=statistics.median(s.twin.ms for s in same if s.twin))
-        steps.append(dataclasses.replace(step, ms=statistics.median(s.ms for s in same), twin=twin))
+    for step, known in zip(first.steps, times, strict=True):
+        ms, twin_ms = (statistics.median(column) for column in zip(*known, strict=True))
+        twin = dataclasses.replace(step.twin, ms=twin_ms) if step.twin else None
+        steps.append(dataclasses.replace(step, ms=ms, twin=twin))
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     return dataclasses.replace(first, steps=tuple(steps), repeats=repeats, created=today)

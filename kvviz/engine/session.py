@@ -91,7 +91,10 @@ class Session:
             return self._step(self._ids)
 
     def decode_one_token(self) -> StepRecord:
-        """Pass s >= 1: the token chosen last goes in alone. Raises Refusal "limit_reached" or "run_full"."""
+        """Pass s >= 1: the token chosen last goes in alone.
+
+        Raises Refusal "limit_reached", "limit_reached_rotary", "run_full" or "session_broken".
+        """
         with self._lock:
             if not self._run.steps:
                 raise RuntimeError("prefill comes first")

@@ -97,7 +97,7 @@ def weight_files(folder: Path) -> list[Path]:
         return []
     try:
         names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (ValueError, KeyError, AttributeError):
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return []
     shards = [folder / str(name) for name in sorted(names)]
     return shards if all(s.is_file() for s in shards) else []
@@ -178,10 +178,10 @@ def default_name() -> str:
 def _folder_entry(name: str, path: Path) -> Entry:
     try:
         config = inspect_folder(path)
-    except Refusal:  # it stays in the list; loading it says what is wrong
+        size = sum(f.stat().st_size for f in weight_files(path))
+        positions, trained = positions_of(config)
+    except (Refusal, OSError, ValueError, TypeError):  # it stays in the list; loading it says what is wrong
         return Entry(name, name, "folder", None, 0, "learned", 0, "", False, path)
-    positions, trained = positions_of(config)
-    size = sum(f.stat().st_size for f in weight_files(path))
     return Entry(name, name, "folder", None, size, positions, trained, "", True, path)
 
 
@@ -189,10 +189,16 @@ def positions_of(config: dict) -> tuple[Literal["learned", "rotary"], int]:
     """How a model of this config tells positions apart, and how many it was trained on."""
     kind = config.get("model_type")
     if kind in LEARNED:
-        return "learned", int(config.get(LEARNED[kind]) or config.get("n_ctx") or 1024)
+        return "learned", _count(config.get(LEARNED[kind]) or config.get("n_ctx") or 1024, kind)
     if config.get("rope_parameters") or config.get("rope_theta") or config.get("rotary_pct") or kind in _ROTARY:
-        return "rotary", int(config.get("max_position_embeddings") or 2048)
+        return "rotary", _count(config.get("max_position_embeddings") or 2048, kind)
     raise Refusal("not_supported", kind=kind or "?")
+
+
+def _count(value: object, kind: object) -> int:
+    if not isinstance(value, int) or value < 1:
+        raise Refusal("not_supported", kind=kind or "?")
+    return value
 
 
 # Rotary families whose older configs do not mention it.
@@ -215,10 +221,10 @@ def inspect_folder(path: Path) -> dict:
         raise Refusal("folder_no_config", path=shown)
     if config.get("auto_map"):
         raise Refusal("folder_remote_code", path=shown)
-    classes = config.get("architectures") or [""]
-    decoder = classes[0].endswith("ForCausalLM") or classes[0] == "GPT2LMHeadModel"
-    if not decoder or config.get("is_encoder_decoder"):
-        raise Refusal("not_a_decoder", kind=classes[0] or config.get("model_type") or "?", path=shown)
+    classes = config.get("architectures")
+    kind = str(classes[0]) if isinstance(classes, list) and classes else ""
+    if not (kind.endswith("ForCausalLM") or kind == "GPT2LMHeadModel") or config.get("is_encoder_decoder"):
+        raise Refusal("not_a_decoder", kind=kind or config.get("model_type") or "?", path=shown)
     positions_of(config)
     if not weight_files(path):
         pickled = any(path.glob("*.bin")) or any(path.glob("*.pt")) or any(path.glob("*.pth"))

@@ -73,7 +73,7 @@ def load(name: str, *, device: str | None = None, dtype: str = "float32") -> Loa
         once = _loaded.setdefault(key, _Once())
         _loaded.move_to_end(key)
         finished = [k for k, o in _loaded.items() if o.done.is_set() and k != key]  # oldest first
-        for old in finished[: len(_loaded) - KEEP]:
+        for old in finished[: max(0, len(_loaded) - KEEP)]:
             del _loaded[old]
     if mine:
         try:

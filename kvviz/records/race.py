@@ -135,8 +135,8 @@ class Race:
 
     @property
     def same_token(self) -> np.ndarray:
-        """(n,) bool: the no-cache lane's own choice is the token that was fed."""
-        return self.uncached.chosen == self.ids
+        """(n,) bool: both lanes' own choices, in every repeat, are the token that was fed."""
+        return (self.uncached.chosen == self.ids) & (self.cached.chosen == self.ids)
 
     @property
     def verdict(self) -> Literal["holds", "rounding", "fails"]:

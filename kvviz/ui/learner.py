@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 IDLE_SECONDS = 30.0  # a worker with nothing to do ends after this, so that a closed tab leaves no thread
+UNSEEN_SECONDS = 90.0  # a run nobody has looked at for so long pauses; a tab in the background asks once a minute
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,9 @@ class Learner:
         self._settings: Settings | None = None
         self._session: Session | None = None
         self._run: Run | None = None
-        self._before: Run | None = None  # the run before this one, shown until this one has its prefill
+        # settings, session and run before this one: shown, and come back to, until this one has its prefill
+        self._before: tuple[Settings | None, Session | None, Run] | None = None
+        self._seen = time.monotonic()
         self._wanted = 0
         self._compare = True
         self._model_there = False
@@ -83,7 +87,7 @@ class Learner:
     def run(self) -> Run | None:
         """The run so far. While its prompt has not been through the model yet: the one before, or None."""
         with self._change:
-            return self._run or self._before
+            return self._run or (self._before[2] if self._before else None)
 
     @property
     def session(self) -> Session | None:
@@ -98,6 +102,7 @@ class Learner:
 
     def progress(self) -> Progress:
         with self._change:
+            self._seen = time.monotonic()
             room = self._session.room if self._session and self._run else None
             stage = "idle" if not self._has_work() else "passes" if self._model_there else "model"
             return Progress(stage, self._done(), self._wanted, room, self._refusal, self._failed)
@@ -105,16 +110,21 @@ class Learner:
     def owns(self, run: Run) -> bool:
         """`run` is the one that can grow."""
         with self._change:
-            return self._run is not None and self._run.key == run.key and not self._failed
+            return self._run is not None and self._run.key == run.key and self._session is not None
 
     # what the page asks for
 
     def start(self, settings: Settings, *, compare: bool, wanted: int | None = None) -> None:
-        """Drops the run that is there and begins another: prefill, then decode to `wanted` tokens (default: `new`)."""
+        """Begins another run: prefill, then decode to `wanted` tokens (default: `new`).
+
+        The run that is there goes once the new one has its prefill; if that is refused, it stays and can go on.
+        """
         with self._change:
             self._turn += 1
-            self._settings, self._before = settings, self._run or self._before
-            self._session, self._run = None, None
+            self._seen = time.monotonic()
+            if self._run is not None:
+                self._before = self._settings, self._session, self._run
+            self._settings, self._session, self._run = settings, None, None
             self._wanted = max(1, wanted if wanted is not None else settings.new)
             self._compare, self._refusal, self._failed = compare, None, False
             self._model_there = False
@@ -126,10 +136,11 @@ class Learner:
         The target is absolute and never falls: five quick presses of N that arrive as two messages are five passes.
         """
         with self._change:
-            if self._session is None or self._failed:
+            if self._session is None:
                 return
+            self._seen = time.monotonic()
             self._wanted = max(self._wanted, min(to, self._done() + self._session.room))
-            self._refusal = None
+            self._refusal, self._failed = None, False
             self._wake()
             turn = self._turn
             self._change.wait_for(lambda: self._turn != turn or not self._has_work(), timeout=wait)
@@ -137,10 +148,10 @@ class Learner:
     def stop(self) -> None:
         """No further pass begins. The one in progress ends as it should."""
         with self._change:
-            self._wanted = max(1, self._done())
-            if self._session is None and self._run is None:
+            if self._run is None:
                 self._turn += 1
-                self._settings, self._wanted = None, 0
+                self._back()
+            self._wanted = self._done()
             self._change.notify_all()
 
     def compare(self, on: bool) -> None:
@@ -149,6 +160,11 @@ class Learner:
             self._compare = on
 
     # the worker
+
+    def _back(self) -> None:
+        """To the run before one that never had its prefill."""
+        self._settings, self._session, self._run = self._before or (None, None, None)
+        self._wanted, self._before, self._model_there = self._done(), None, self._session is not None
 
     def _done(self) -> int:
         return len(self._run.steps) if self._run else 0
@@ -170,6 +186,9 @@ class Learner:
                 if not self._change.wait_for(self._has_work, timeout=IDLE_SECONDS):
                     self._worker = None
                     return
+                if time.monotonic() - self._seen > UNSEEN_SECONDS and self._run is not None:
+                    self._wanted = self._done()
+                    continue
                 turn, settings, session, compare = self._turn, self._settings, self._session, self._compare
             refusal, failed = None, False
             try:
@@ -181,10 +200,14 @@ class Learner:
                 failed = True
             with self._change:
                 if self._turn == turn:
+                    self._refusal, self._failed = refusal, failed
                     if session is not None and not failed and not refusal:
                         self._session, self._run, self._before = session, session.run, None
                         self._wanted = min(self._wanted, self._done() + session.room)
-                    self._refusal, self._failed = refusal, failed
+                    elif self._run is None:
+                        self._back()
+                    elif failed:
+                        self._session = None  # what a pass left behind that broke is not to be built upon
                 self._change.notify_all()
 
     def _one_pass(self, turn: int, settings: Settings, session: Session | None, compare: bool) -> Session:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, quote, urlencode
 
 LANGUAGE_NAMES = {"en": "English", "zh": "中文"}  # as the language control shows them, and as its query value
 MAX_NEW = 1023  # the longest run there is: one prompt token and 1,023 more positions
-LINK_TOKENS = 256  # a link alone starts no longer run than this
+LINK_TOKENS = 256  # a step alone, without `new`, asks for no longer run than this
 
 # name -> (least, greatest), inclusive; whole numbers first
 WHOLE = {"top_k": (0, 1000), "seed": (0, 2**31 - 1), "new": (1, MAX_NEW)}
@@ -44,8 +44,14 @@ class Place:
 
 
 def query(query_string: str) -> dict[str, str]:
-    """Names and values of a query string; of a name given twice, the last value, as Streamlit takes it."""
-    parsed = parse_qs(query_string.removeprefix("?"), keep_blank_values=True, max_num_fields=100)
+    """Names and values of a query string; of a name given twice, the last value, as Streamlit takes it.
+
+    A query of more than 100 fields is nobody's link: it says nothing.
+    """
+    try:
+        parsed = parse_qs(query_string.removeprefix("?"), keep_blank_values=True, max_num_fields=100)
+    except ValueError:
+        return {}
     return {name: values[-1] for name, values in parsed.items()}
 
 

@@ -122,7 +122,9 @@ def limit_reached(run: Run) -> None:
         code = "limit_reached" if m.positions == "learned" else "limit_reached_rotary"
         refusal = Refusal(code, model=m.name, length=run.length, limit=m.max_positions)
     else:
-        refusal = Refusal("run_full", bytes=run.nbytes, limit=run.nbytes, step=len(run.steps))
+        session = state.session()
+        limit = session.keep_bytes if session else run.nbytes
+        refusal = Refusal("run_full", bytes=run.nbytes, limit=limit, step=len(run.steps))
     st.warning(refused(refusal))
 
 

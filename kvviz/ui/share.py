@@ -20,11 +20,11 @@ def link(run: Run) -> str:
     """The page's address with every value in it, so that nothing depends on the reader's machine."""
     here = state.view(run)
     values: dict[str, object] = {}
-    if state.opened_run() is None and (made_with := state.learner().settings) and state.learner().run is run:
-        sampling = made_with.sampling
+    if run.source == "live":
+        sampling = run.sampling
         values |= {
-            "model": made_with.model,
-            "prompt": made_with.prompt,
+            "model": run.model.name,
+            "prompt": run.prompt,
             "temperature": f"{sampling.temperature:g}",
             "top_k": sampling.top_k,
             "top_p": f"{sampling.top_p:g}",
@@ -48,21 +48,23 @@ def share_fragment() -> None:
 def _share() -> None:
     run = state.current_run()
     with st.popover(t("shell", "link"), width="stretch", key="link_popover"):
-        if state.opened_run() is not None:
+        if run.source not in ("live", "bundled"):
             st.write(t("shell", "link_file"))
             return
-        st.write(t("shell", "link_says"))
+        st.write(t("shell", "link_says" if run.source == "live" else "link_recorded"))
         st.code(link(run), language=None, wrap_lines=True)
 
 
 def open_and_save() -> None:
     """A recorded run in, this run out."""
     with st.popover(t("shell", "file"), width="stretch"):
-        run = state.current_run()
+        run, learner = state.current_run(), state.learner()
+        live = run.source == "live"
         st.download_button(
             t("shell", "save"),
-            lambda: storage.dumps(_dated(run)),
-            file_name=f"kvviz-{run.model.name.replace('/', '-')}-{len(run.steps)}.npz",
+            # The run may have grown since this was drawn: what is saved is what is there at the click.
+            lambda: storage.dumps(_dated((learner.run if live else None) or run)),
+            file_name=f"kvviz-{run.model.name.replace('/', '-')}.npz",
             mime="application/octet-stream",
             key="save_run",
             on_click="ignore",
@@ -72,7 +74,12 @@ def open_and_save() -> None:
             st.warning(refused(problem))
         st.file_uploader(t("shell", "open"), type="npz", key="open_run", max_upload_size=FILE_MB, on_change=_opened)
         if state.opened_run() is not None:
-            st.button(t("shell", "close_file"), key="close_run", on_click=_close, width="stretch")
+            st.button(
+                t("shell", "close_file" if run.source != "bundled" else "close_recorded"),
+                key="close_run",
+                on_click=_close,
+                width="stretch",
+            )
 
 
 def _dated(run: Run) -> Run:

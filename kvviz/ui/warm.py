@@ -27,12 +27,14 @@ SWITCH_SECONDS = 0.0005
 
 
 def keep_for_good() -> None:
-    """All objects of now stay out of the garbage collector's rounds.
+    """All objects of now stay out of the garbage collector's rounds. While a server comes up; later it does nothing,
+    for by then visitors' runs live, and they have to go.
 
     Streamlit runs a full one after every script run and every fragment, with Python's lock held: 0.27 s over the
     440,000 objects that torch, transformers, pandas and Plotly are made of, and no pass can run meanwhile.
     """
-    gc.freeze()
+    if not any(slot.stage == "ready" for slot in _slots.values()):
+        gc.freeze()
 
 
 @dataclass
@@ -62,18 +64,23 @@ class Status:
         return self.stage not in ("ready", "failed")
 
 
-_slots: dict[str, _Slot] = {}
+_slots: dict[str, _Slot] = {}  # the one asked for last stands last
+KEEP = 3  # models held for whoever comes next; a run keeps its own
 _lock = threading.Lock()
 
 
-def request(name: str) -> None:
+def request(name: str) -> _Slot:
     """Starts loading `name` unless it is there, on its way, or has been refused. Returns at once."""
     with _lock:
-        slot = _slots.setdefault(name, _Slot())
+        slot = _slots[name] = _slots.pop(name, None) or _Slot()
+        ready = [n for n, s in _slots.items() if s.stage == "ready" and n != name]
+        for old in ready[: max(0, len(ready) + 1 - KEEP)]:
+            del _slots[old]
         if slot.stage != "asleep":
-            return
+            return slot
         slot.stage, slot.started = "importing", time.monotonic()
     threading.Thread(target=_bring_up, args=(name, slot), name=f"load {name}", daemon=True).start()
+    return slot
 
 
 def forget(name: str) -> None:
@@ -100,8 +107,7 @@ def loaded(name: str) -> LoadedModel | None:
 
 def model(name: str) -> LoadedModel:
     """The model, waiting for it. For worker threads. Raises what loading raised: a Refusal if it has a sentence."""
-    request(name)
-    slot = _slots[name]
+    slot = request(name)
     slot.done.wait()
     if slot.model is None:
         raise slot.refusal or RuntimeError(f"model {name} did not load")

@@ -166,6 +166,7 @@ def test_embedded_in_another_page(visits):
     visit.wait_player(step=2)
     box = visit.player.bounding_box()
     assert box["x"] >= 0 and box["x"] + box["width"] <= 900
+    visit.settled()  # the links stand at the foot of the page: nothing may push them while they are clicked
     visit.page.get_by_test_id("stPageLink").first.locator("a").click()
     expect(visit.page).to_have_url(re.compile("/prefill"), timeout=WAIT_MS)
     visit.wait_player(step=0)

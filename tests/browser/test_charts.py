@@ -175,6 +175,10 @@ def test_one_figure_twice(open_charts):
 def test_every_chart_in_chinese_at_a_single_step(open_charts):
     """C05: one new token is enough for every figure."""
     visit = open_charts("new=1&step=0", locale="zh-CN")
-    expect(visit.page.locator("[data-testid=kv-chart][data-drawn]")).to_have_count(8)
+    charts = visit.page.get_by_test_id("kv-chart")
+    expect(charts).to_have_count(8)
+    for chart in charts.all():  # each is drawn once it comes near the window
+        chart.scroll_into_view_if_needed()
+        expect(chart).to_have_attribute("data-drawn", "1", timeout=WAIT_MS)
     expect(visit.page.get_by_text("怎么看这张图").first).to_be_visible()
     expect(visit.page.get_by_text("测量中：已有 0 个解码步，需要 16 个", exact=True)).to_be_visible()

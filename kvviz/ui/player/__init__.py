@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ class View:
 class _Mount:
     """What Python remembers of one mounted player between reruns."""
 
-    run: Run | None = None
+    run: weakref.ref[Run] | None = None  # a page left long ago must not hold a run in memory
     passed: View | None = None  # the caller's last `view`
     returned: View | None = None  # ours: callers hand it back later, when the browser may have gone on
     reported: View | None = None  # the browser's last, on the run of `reported_run`
@@ -103,7 +104,7 @@ def player(
     if fresh or asks != mount.asks or view not in (mount.passed, mount.returned, mount.reported):
         mount.move = uuid.uuid4().hex[:8]
         mount.reported = None
-    mount.run, mount.passed, mount.reported_run, mount.asks = run, view, identity, asks
+    mount.run, mount.passed, mount.reported_run, mount.asks = weakref.ref(run), view, identity, asks
     mount.on_extend, mount.on_move = on_extend, on_move
 
     place = mount.returned = _clamped(mount.reported or view, run)
@@ -147,19 +148,20 @@ def _heard(key: str, event: str) -> None:
     """A word from the browser: where the learner stands, what it holds, what it asks for."""
     mount = _mount(key)
     said = st.session_state[key].get(event)
-    if not isinstance(said, dict) or mount.run is None or said.get("run") != mount.reported_run:
+    run = mount.run() if mount.run else None
+    if not isinstance(said, dict) or run is None or said.get("run") != mount.reported_run:
         return  # about a run that has gone since
     place = _view(said.get("view"))
     if said.get("move") != mount.move:
         place = None  # said before the browser had heard where to go
     if place is not None:
-        mount.reported = _clamped(place, mount.run)
+        mount.reported = _clamped(place, run)
     if "have" in said:
-        st.session_state["kvviz.player"][mount.reported_run] = message.Have.from_browser(said["have"], mount.run)
+        st.session_state["kvviz.player"][mount.reported_run] = message.Have.from_browser(said["have"], run)
     target = said.get("to")
     if event == "extend" and isinstance(target, int) and mount.on_extend is not None:
         mount.answered = max(mount.answered, target)
-        if target > len(mount.run.steps):
+        if target > len(run.steps):
             mount.on_extend(target)
     if event == "view" and place is not None and mount.reported is not None and mount.on_move is not None:
         mount.on_move(mount.reported)

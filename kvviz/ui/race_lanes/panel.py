@@ -85,13 +85,18 @@ def controls(run: Run) -> Wish:
         type="primary",
         width="stretch",
         disabled=busy or reason is not None,
-        on_click=racer().start,
-        args=(wish,),
+        on_click=_start,
+        args=(run,),
     )
     stop.button(t("race", "stop"), key="race_stop", width="stretch", disabled=not busy, on_click=racer().stop)
     if reason:
         st.caption(reason)
     return wish
+
+
+def _start(run: Run) -> None:
+    """With the numbers that the fields hold at the click: they may have been typed a moment before it."""
+    racer().start(wish_for(run, *(st.session_state.get(name) for name in ("race_P", "race_N", "race_repeats"))))
 
 
 def wish_for(run: Run, length: int | None, new: int | None, repeats: int | None = None) -> Wish:

@@ -83,16 +83,13 @@ class Player extends Screen {
     this.remember();
   }
 
-  // Where the last page's player stood, if it went before it could tell.
+  // Where the last page's player stood: Python may not have heard. Whoever comes from prefill's step begins anew.
   takeOver(run) {
-    const left = unsaid.get(run);
-    if (!left) return;
-    const { step, ...rest } = left;
-    this.state = { ...this.state, ...rest };
-    if (this.mode !== "prefill") {
-      this.state.step = step ?? this.state.step;
-      unsaid.delete(run);
-    }
+    const place = stood.get(run);
+    if (!place) return;
+    const { layer, head } = place;
+    this.state = { ...this.state, layer, head };
+    if (this.mode !== "prefill" && place.step) this.state.step = place.step;
     this.talk.moved();
   }
 
