@@ -128,7 +128,7 @@ def test_a_recorded_file_is_labelled_with_model_machine_versions_and_date(opened
     for part in (
         "random",
         "Test CPU",
-        "2 threads",
+        "threads: 2",
         "2.13.0",
         "5.24.0",
         "2026-01-02",
