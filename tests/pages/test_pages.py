@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 from factories import PLAYER_CASES, make_run
@@ -86,6 +87,17 @@ def test_runs_of_other_sizes_are_shown(opened, name, case):
     assert not app.exception
     assert [e.value for e in app.error] == []
     assert "kvviz_player" in components(app)
+
+
+@pytest.mark.parametrize("name", list(KNOWN))
+def test_a_prompt_of_one_token_is_told_in_the_singular(opened, name):
+    run = make_run(prompt=[b" the"], P=1, N=4)
+    for step in ("0", "1"):
+        shown = text_of(opened(name, state={"kv_opened": run}, step=step))
+        many = r"(?<!− )\b[01] (token|key|position|row|quer|prediction|pass|cell|step|thread|repeat)(ie|e)?s\b"
+        assert not re.search(many, shown), re.search(many, shown)
+        assert not re.search(r"\b0 of (the )?0\b", shown)
+    assert name != "prefill" or "The prompt is a single token" in shown
 
 
 def test_tables_of_repeated_tokens_have_columns_of_their_own(opened):
