@@ -1,4 +1,4 @@
-"""One token at a time: a row of attention, a column of cache, and the same pass without it."""
+"""One token at a time: a row of attention, a column of cache, and the same pass without the cache."""
 
 import streamlit as st
 

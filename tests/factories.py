@@ -162,3 +162,13 @@ def failing(run: Run, step: int, verdict: str = "fails") -> Run:
     steps = list(run.steps)
     steps[step] = dataclasses.replace(bad, twin=twin, proofs=proofs)
     return dataclasses.replace(run, steps=tuple(steps), key=f"{run.key}-{verdict}")
+
+
+def drifting(run: Run, step: int) -> Run:
+    """The run with a twin that chose the same token at `step`, from logits that are out of tolerance."""
+    bad = run.steps[step]
+    proofs = (bad.proofs[0], Proof("logits", "fails", 0.25, 1e-3), *bad.proofs[2:])
+    twin = dataclasses.replace(bad.twin, max_abs_dlogit=0.25)
+    steps = list(run.steps)
+    steps[step] = dataclasses.replace(bad, twin=twin, proofs=proofs)
+    return dataclasses.replace(run, steps=tuple(steps), key=f"{run.key}-logits")

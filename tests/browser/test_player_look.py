@@ -206,6 +206,9 @@ def test_proofs_hold_fail_or_are_not_made(watch) -> None:
     step = run.steps[4]
     a, b = (label(run.pieces[int(i)]) for i in (step.chosen, step.top_ids[1]))
     assert "step 4" in said and a in said and b in said and "0.25" in said
+    far = watch("logits", step=4)
+    said = far.page.locator(".kvp-proof-item.fails").inner_text()
+    assert f"both chose {a} at step 4" in said and "0.25 (tolerance 1e-3)" in said
     soft = watch("rounding", step=9)
     assert "rounding" in soft.page.locator(".kvp-proof-item.rounding").inner_text()
 
@@ -368,7 +371,7 @@ def test_those_who_cannot_see_it_are_told(watch) -> None:
 def test_before_prefill_it_says_what_to_do(watch) -> None:
     visit = watch("none")
     visit.wait_player(step=-1, steps=0, cache_length=0)
-    assert "9 prompt tokens" in say(visit) and "N" in say(visit)
+    assert "Prompt tokens: 9." in say(visit) and "Press N" in say(visit)
     assert len(chips(visit)) == 9
     visit.press("n")
     visit.wait_player(step=0, steps=1, cache_length=9)

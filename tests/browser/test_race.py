@@ -99,7 +99,7 @@ def test_the_replay_shows_one_lane_first(visits):
     assert any(pair != [8, 8] for pair in seen)
     assert all(b >= a for one, two in pairwise(seen[1:]) for a, b in zip(one, two, strict=True))
     said = lanes(visit).locator(".kvr-foot span").inner_text()
-    assert re.fullmatch(r"replay shown (\d[\d,]* times (slower|faster) than measured|at measured speed)", said)
+    assert re.fullmatch(r"replay(: \d[\d,]* times (as long as measured|the measured speed)| at measured speed)", said)
 
 
 def test_nothing_moves_by_itself_for_those_who_ask_for_less(visits):

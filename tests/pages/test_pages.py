@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 from factories import PLAYER_CASES, make_run
@@ -88,6 +89,17 @@ def test_runs_of_other_sizes_are_shown(opened, name, case):
     assert "kvviz_player" in components(app)
 
 
+@pytest.mark.parametrize("name", list(KNOWN))
+def test_a_prompt_of_one_token_is_told_in_the_singular(opened, name):
+    run = make_run(prompt=[b" the"], P=1, N=4)
+    for step in ("0", "1"):
+        shown = text_of(opened(name, state={"kv_opened": run}, step=step))
+        many = r"(?<!− )\b[01] (token|key|position|row|quer|prediction|pass|cell|step|thread|repeat)(ie|e)?s\b"
+        assert not re.search(many, shown), re.search(many, shown)
+        assert not re.search(r"\b0 of (the )?0\b", shown)
+    assert name != "prefill" or "The prompt is a single token" in shown
+
+
 def test_tables_of_repeated_tokens_have_columns_of_their_own(opened):
     run = make_run(prompt=[b" the", b" the", b" the", b" cat"], P=4, N=3)
     for name in KNOWN:
@@ -128,7 +140,7 @@ def test_a_recorded_file_is_labelled_with_model_machine_versions_and_date(opened
     for part in (
         "random",
         "Test CPU",
-        "2 threads",
+        "threads: 2",
         "2.13.0",
         "5.24.0",
         "2026-01-02",

@@ -101,7 +101,7 @@ def test_sampling_and_folder(capsys, tiny_folder):
         (["a", "--model", "story-gpt2", "--device", "cuda:99"], "cuda:99"),
         (["a\ud800", "--model", "story-gpt2"], "half of a character"),
         (["a", "--model", "story-gpt2", "--new", "0"], "at least one new token"),
-        (["a", "--model", "story-gpt2", "--new", "1025"], "at most 1,024 new tokens can follow, not 1,025"),
+        (["a", "--model", "story-gpt2", "--new", "1025"], "New tokens that fit: 1,024, not 1,025"),
         (["a", "--model", "story-gpt2", "--temperature", "-1"], "temperature = -1.0 is out of range"),
     ],
 )

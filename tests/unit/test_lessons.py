@@ -111,7 +111,7 @@ def test_text_fills_and_refuses():
         lessons.text("en", "figures", "no such section")
     with pytest.raises(KeyError):
         lessons.text("en", "figures", "square.prefill", P=5)
-    assert lessons.text("en", "figures", "rows_total.prefill", total="5").endswith("computed 5 token rows.")
+    assert lessons.text("en", "figures", "rows_total.prefill", total="5").endswith("with the cache and without: 5.")
 
 
 @pytest.mark.parametrize("typed", ["a", "`", "``", "a`b", "`` ` ``", "*x*", "$x$", "<b>", "\n", "a\nb", " "])
@@ -176,7 +176,7 @@ def all_text(language: str) -> str:
     [
         ("growth is never exponential", r"never exponential", r"不是指数"),
         ("there is no Q cache, because a query asks once", r"quer(y|ies)[^.]* once", r"查询只|只问一次|没有 Q"),
-        ("the last chosen token is not in the cache", r"has not been fed", r"还没有送进模型"),
+        ("the last chosen token is not in the cache", r"has not been fed", r"还没有送入模型"),
         ("rows are work, not time", r"work, not of time|not time|time is not", r"不是时间|并不等于时间"),
         ("the mask keeps earlier K and V from changing", r"causal mask", r"因果掩码"),
         ("equal means within a tolerance", r"toleranc|within", r"容差|以内|误差"),

@@ -36,7 +36,7 @@ def test_a_thousand_tokens_leave_room_for_twenty_five(story_gpt2):
     refusal = refused("too_many_new", check_prompt, story_gpt2, text, 50)
     assert refusal.values == {"model": "story-gpt2", "P": 1000, "new": 50, "room": 25, "limit": 1024}
     assert "1,024 positions" in str(refusal)
-    assert "at most 25 new tokens" in str(refusal)
+    assert "New tokens that fit: 25, not 50" in str(refusal)
     session = Session(story_gpt2, text, compare=False)
     assert session.room == 25
     run = session.advance(50)

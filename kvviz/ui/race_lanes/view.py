@@ -14,6 +14,7 @@ from kvviz.theory.memory import human
 
 STRETCHES = (2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 SHORT_MS, LONG_MS = 2_000.0, 20_000.0  # outside of these a replay is shown slower or faster than measured
+DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}  # as the player writes them
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,16 @@ def times(ratio: float) -> str:
     return "–" if math.isnan(ratio) else f"{ratio:,.{2 if ratio < 10 else 1 if ratio < 20 else 0}f}×"
 
 
+def scientific(x: float) -> str:
+    """A difference or a tolerance, as the player writes it: 2.9e-5, 1e-3, 0; 0.25 where it is large."""
+    if x == 0 or not math.isfinite(x):
+        return "0" if x == 0 else str(x)
+    if x >= 0.01:
+        return f"{float(f'{x:.1e}'):g}"
+    digits, exponent = f"{x:.1e}".split("e")
+    return f"{digits.removesuffix('.0')}e{int(exponent)}"
+
+
 def between(spread: Spread) -> str:
     return f"{milliseconds(spread.low).removesuffix(' ms')} – {milliseconds(spread.high)}"
 
@@ -57,19 +68,23 @@ def answer(race: Race, language: str) -> str:
     if race.outcome in ("first_only", "measuring"):
         return say(f"answer_{race.outcome}", n=race.n, passes=race.passes, enough=ENOUGH)
     without, with_ = race.rows
+
+    def spoken(ms: float) -> str:  # with the unit as the language writes it
+        return say("ms_n", ms=milliseconds(ms).removesuffix(" ms"))
+
     what = say(
         f"answer_{race.outcome}",
         device=race.machine.device_name,
         n=race.n,
-        slow=milliseconds(race.uncached.cumulative[-1]),
-        fast=milliseconds(race.cached.cumulative[-1]),
+        slow=spoken(race.uncached.cumulative[-1]),
+        fast=spoken(race.cached.cumulative[-1]),
         ratio=times(race.ratio),
         work=times(race.work_ratio),
         without=f"{without:,}",
         cached=f"{with_:,}",
     )
     tail = race.tail
-    numbers = {"rows": f"{tail.rows:,}", "slow": milliseconds(tail.uncached_ms), "fast": milliseconds(tail.cached_ms)}
+    numbers = {"rows": f"{tail.rows:,}", "slow": spoken(tail.uncached_ms), "fast": spoken(tail.cached_ms)}
     return f"{what}{'' if language == 'zh' else ' '}{say(why(race), **numbers)}"
 
 
@@ -77,7 +92,10 @@ def why(race: Race) -> str:
     """Section that explains the ratio, from the race's own last passes: k rows against one.
 
     Nearly k times the time: rows are what costs. Below twice: fixed costs. Between: one row is dear for its size.
+    A cache that lost has work of its own, which is more than the rows that it saves.
     """
+    if race.outcome == "lost":
+        return "why_lost"
     factor = race.tail.uncached_ms / race.tail.cached_ms
     if factor > race.tail.rows / 2:
         return "why_rows"
@@ -116,7 +134,7 @@ def _facts(lane: Lane | None, race: Race | Plan, language: str) -> list[list[str
         [say("fact_ttft"), milliseconds(first.median) if first.count >= 3 else "–"],
         [say("fact_tpot"), milliseconds(later.median) if enough else "–", between(later) if enough else measuring],
         [say("fact_total", n=race.n), milliseconds(lane.cumulative[-1] if race.n else 0.0)],
-        [say("fact_held"), f"{int(lane.bytes_held[-1]) if race.n else 0:,} bytes"],
+        [say("fact_held"), say("bytes_n", bytes=f"{int(lane.bytes_held[-1]) if race.n else 0:,}")],
         [say("fact_rows"), f"{int(lane.rows.sum()):,}"],
     ]
 
@@ -138,9 +156,10 @@ def _proofs(race: Race, language: str) -> list[list[str]]:
     say = partial(text, language, "race")
     held, formula = int(race.cached.bytes_held[-1]), race.bytes_formula
     same = int(race.same_token.sum())
-    logits = f"{race.max_abs_dlogit.max():.1e}"
+    logits, tolerance = scientific(float(race.max_abs_dlogit.max())), scientific(race.tolerance)
+    dtype = DTYPES.get(race.model.dtype, race.model.dtype)
     section = "proof_rounding" if race.verdict == "rounding" else "proof_equal"
-    equal = say(section, same=same, n=race.n, d=logits, tolerance=f"{race.tolerance:g}", dtype=race.model.dtype)
+    equal = say(section, same=same, n=race.n, d=logits, tolerance=tolerance, dtype=dtype)
     strip = [
         [say("proof_equal_name" if race.verdict != "fails" else "proof_unequal_name"), equal, race.verdict],
         [

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import streamlit as st
-from factories import PLAYER_CASES, failing, make_run, next_step
+from factories import PLAYER_CASES, drifting, failing, make_run, next_step
 
 from kvviz.records import Run, storage
 from kvviz.ui.player import View, message, player
@@ -21,6 +21,8 @@ def opened_run(case: str) -> Run:
         return storage.bundled()
     if case in ("fails", "rounding"):
         return failing(make_run(**PLAYER_CASES["six"]), 4, case)
+    if case == "logits":
+        return drifting(make_run(**PLAYER_CASES["six"]), 4)
     return make_run(**PLAYER_CASES[case])
 
 

@@ -34,13 +34,14 @@ function proofsUpTo(store, s) {
             pass.proofs.some((q) => (q[0] === "tokens" || q[0] === "logits") && q[1] === state),
           );
     const pass = bad === null ? null : passes[bad];
+    const logitsOnly = state === "fails" && tokens.state !== "fails"; // the same tokens all along
     out.push({
       state,
-      name: `proof_equal_${state}`,
+      name: logitsOnly ? "proof_logits_fails" : `proof_equal_${state}`,
       values: {
         same: integer(compared.filter((p) => p.twin.same).length),
         n: integer(compared.length),
-        delta: scientific(largestOf(logits.found)),
+        delta: scientific(logitsOnly ? logits.worst.value : largestOf(logits.found)),
         dtype,
         limit: logits.last ? scientific(logits.last.limit) : "",
         step: bad,

@@ -43,17 +43,17 @@ function sentence(scene) {
     return [`say_${kind}`, values];
   }
   const part = PARTS[state.substep].name;
-  const plural = kind === "one" ? "prefill" : kind;
+  const rows = kind === "prefill" ? "prefill" : "decode"; // a prompt of one token is one row, like a decode step
   if (part === "embed") {
     const how = store.model.positions === "rotary" ? "rotary" : "learned";
-    return [`say_embed_${how}_${plural}`, values];
+    return [`say_embed_${how}_${rows}`, values];
   }
-  if (part === "qkv") return [`say_qkv_${Hkv === H ? "same" : "shared"}_${plural}`, values];
-  if (part === "append") return [`say_append_${plural}`, values];
+  if (part === "qkv") return [`say_qkv_${Hkv === H ? "same" : "shared"}_${rows}`, values];
+  if (part === "append") return [decode ? "say_append_decode" : "say_append_prefill", values];
   if (part === "scores" || part === "softmax") return sayStrongest(scene, part, values);
   if (part === "mask")
     return [
-      `say_mask_${plural}`,
+      `say_mask_${rows}`,
       { ...values, hidden: integer((store.P * (store.P - 1)) / 2), all: integer(store.P ** 2) },
     ];
   if (part === "values") return ["say_values", values];
