@@ -12,14 +12,14 @@ export default function (component) {
   const busy = wait.has(host);
   wait.set(host, { data, dark: isDark(ground) });
   if (!busy) draw(host);
-  return () => {
+  // Also called for a call that React gave up on, whose element stays.
+  return () => setTimeout(() => {
+    if (host.isConnected) return;
     host.approach.disconnect();
     host.watcher?.disconnect();
-    host.watcher = null;
     wait.delete(host);
     if (window.Plotly && host.plot) window.Plotly.purge(host.plot);
-    host.remove();
-  };
+  }, 100);
 }
 
 function build(parent) {

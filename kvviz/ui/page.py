@@ -19,7 +19,8 @@ STORY = ("home", "prefill", "decode", "race")
 LAST = 10**6  # as a step: the run's last one
 RUNNING = (
     "<style>.st-key-running_text [data-testid=stText]{white-space:pre-wrap;overflow-wrap:anywhere;padding:.7rem 1rem;"
-    "border-radius:8px;background:rgba(127,127,127,.1);font-size:.875rem;line-height:1.6}</style>"
+    "border-radius:8px;background:rgba(127,127,127,.1);"
+    "font:.875rem/1.6 'Source Code Pro','PingFang SC','Microsoft YaHei','Noto Sans CJK SC',monospace}</style>"
 )
 
 

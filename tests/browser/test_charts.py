@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from harness import ROOT, Server
+from harness import ROOT, WAIT_MS, Server
 from playwright.sync_api import expect
 
 APP = ROOT / "tests" / "browser" / "apps" / "charts.py"

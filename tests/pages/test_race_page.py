@@ -114,6 +114,13 @@ def test_a_link_sets_the_controls_and_says_what_it_cannot_use():
     assert racer.asked[0][0].prompt == "Dorothy and the Tin Woodman"
 
 
+def test_a_number_typed_just_before_start_is_raced():
+    test, racer = opened()
+    test.number_input(key="race_N").set_value(50)
+    test.button(key="race_start").click().run()  # both in one message, as when a click ends the typing
+    assert [w.new for w, _ in racer.asked] == [50]
+
+
 def test_try_this_sets_the_controls_and_starts():
     test, racer = opened()
     test.button(key="try-race-long").click().run()
@@ -321,7 +328,8 @@ def test_a_race_nobody_looks_at_ends(monkeypatch):
     racer.start(Wish("m", "p", 50))
     for _ in range(3):
         stage.go.release()
-    assert until(racer, lambda s: not s.busy).stage == "over"
+    over = until(racer, lambda s: not s.busy)
+    assert (over.stage, over.failed, over.race.state) == ("over", False, "stopped")
 
 
 def test_first_come_first_served():

@@ -245,3 +245,9 @@ def test_a_run_from_prompt_to_page(opened):
     learner.extend(5, wait=60)
     app.run()
     assert len(app.session_state.kv_learner.run.steps) == 5
+
+
+def test_a_link_of_two_hundred_fields_is_opened_as_none(opened, starts):
+    app = opened("decode", **{f"a{i}": "1" for i in range(200)})
+    assert not app.exception
+    assert starts == []

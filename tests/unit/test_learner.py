@@ -146,11 +146,53 @@ def test_a_pass_that_breaks_keeps_all_before_it(learner, monkeypatch, caplog):
 def test_stop_before_the_first_pass_starts_nothing(learner, monkeypatch):
     gate, real = threading.Event(), warm.model
     monkeypatch.setattr(module.warm, "model", lambda name: (gate.wait(60), real(name))[1])
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
     learner.start(settings(), compare=False)
     learner.stop()
     gate.set()
+    until(lambda: learner._worker is None)  # it has had its chance to publish
     assert finished(learner)
     assert learner.run is None and learner.settings is None
+
+
+@pytest.mark.parametrize("end", ["refused", "stopped", "failed"])
+def test_a_second_run_that_comes_to_nothing_leaves_the_first_alive(learner, monkeypatch, end):
+    learner.start(settings(new=2), compare=False)
+    until(lambda: finished(learner))
+    first, gate, real = learner.run, threading.Event(), warm.model
+
+    def model(name):
+        assert gate.wait(60)
+        if end == "failed":
+            raise RuntimeError("on purpose")
+        return real(name)
+
+    monkeypatch.setattr(module.warm, "model", model)
+    learner.start(settings(prompt="a " * 2000 if end == "refused" else "Once", new=2), compare=False)
+    assert learner.run is first and not learner.owns(first)
+    if end == "stopped":
+        learner.stop()
+    gate.set()
+    until(lambda: finished(learner))
+    found = learner.progress()
+    assert (found.refusal.code if found.refusal else None) == ("too_long" if end == "refused" else None)
+    assert found.failed == (end == "failed")
+    assert learner.run is first and learner.owns(first)
+    assert learner.settings.prompt == PROMPT
+    learner.extend(3, wait=60)
+    assert lengths(learner) == [9, 10, 11]
+
+
+def test_a_run_nobody_looks_at_pauses(learner, monkeypatch):
+    """C11: a closed tab asks no more, and its passes end."""
+    learner.start(settings(new=1), compare=False)
+    until(lambda: finished(learner))
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(module, "UNSEEN_SECONDS", 0.2)
+    learner.extend(1000)
+    until(lambda: learner._worker is None)
+    assert 1 < len(learner.run.steps) < 1000
+    assert finished(learner)
 
 
 def test_compare_can_change_between_passes(learner):

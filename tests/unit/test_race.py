@@ -132,18 +132,12 @@ def test_lanes_take_turns_and_swap_who_goes_first(story_gpt2):
     assert [(rows, start) for _, rows, start, _ in without] == [(5, 0), (6, 0), (7, 0), (8, 0)] * 2
 
 
-def test_both_lanes_keep_one_row_of_logits(story_gpt2, monkeypatch):
-    from kvviz.engine import cache_api
-
-    kept, forward = [], cache_api.forward
-
-    def spy(module, ids, positions, mask, cache, keep=1):
-        kept.append((cache is not None, keep))
-        return forward(module, ids, positions, mask, cache, keep)
-
-    monkeypatch.setattr(cache_api, "forward", spy)
+def test_both_lanes_keep_one_row_of_logits(story_gpt2):
+    kept = []
+    handle = story_gpt2.module.lm_head.register_forward_pre_hook(lambda _, given: kept.append(given[0].shape[1]))
     go(story_gpt2, 3, repeats=1)
-    assert set(kept[-6:]) == {(True, 1), (False, 1)}
+    handle.remove()
+    assert kept[-6:] == [1] * 6  # rows that reach the output matrix
 
 
 def test_five_and_twenty(story):

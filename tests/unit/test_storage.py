@@ -214,6 +214,27 @@ def test_a_zip_bomb_is_not_unpacked(data):
     refused("file_too_big", bomb.getvalue())
 
 
+def test_a_size_that_lies_unpacks_no_more_than_it_says(data):
+    """The directory says 1,000 bytes where 64 MiB are packed."""
+    liar = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(liar, "w", zipfile.ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            target.writestr(name, bytes(2**26) if name == "attention.npy" else source.read(name))
+        target.getinfo("attention.npy").file_size = 1000  # written into the directory at the end
+    with pytest.raises(Refusal) as refusal:
+        storage.load(liar.getvalue())
+    assert refusal.value.code in ("file_foreign", "file_damaged")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_way_of_packing_that_numpy_never_uses(data, method):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(packed, "w", method) as target:
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+    refused("file_damaged", packed.getvalue())
+
+
 def test_a_header_that_promises_too_much(data):
     """An array of a few bytes that says it has 2^60 entries is not believed."""
     out = io.BytesIO()

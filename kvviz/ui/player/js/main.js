@@ -1,7 +1,8 @@
-// What Streamlit calls: on mount, and again on the same element whenever data or theme changes.
+// What Streamlit calls: on mount, and again on the same element whenever data or theme changes. Its cleanup comes
+// when the element goes, but also for a call that React gave up on, whose element stays and has a player.
 
 const players = new WeakMap(); // parent element -> Player
-const GONE_AFTER = 100; // milliseconds: a call that React gave up on is followed by another at once
+const GONE_AFTER = 100; // milliseconds until an element that goes has left the page
 
 export default function (component) {
   const parent = component.parentElement;
@@ -10,11 +11,10 @@ export default function (component) {
     player = new Player(parent);
     players.set(parent, player);
   }
-  const call = (player.calls = (player.calls || 0) + 1);
   player.receive(component);
   return () => {
     setTimeout(() => {
-      if (player.calls !== call || players.get(parent) !== player) return;
+      if (parent.isConnected || players.get(parent) !== player) return;
       player.destroy();
       players.delete(parent);
     }, GONE_AFTER);
