@@ -15,7 +15,6 @@ function typed(event) {
   }, PAUSE);
 }
 
-export default function () {
-  document.addEventListener("input", typed);
-  return () => document.removeEventListener("input", typed);
-}
+document.addEventListener("input", typed); // for as long as the page lives: it looks for the field by itself
+
+export default function () {}
