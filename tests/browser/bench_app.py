@@ -1,20 +1,22 @@
 """How fast the app answers, in a headless Chromium: python tests/browser/bench_app.py [ROUNDS]
 
 From starting the server to a player that can be used and to a live model; changing pages; an empty
-rerun; and N (a new token of story-gpt2, compare off) from the keydown to a task posted from the first animation frame
-after the change. It prints a JSON line a case: median, spread, and the largest message from Python.
+rerun; and N (a new token, compare off), for story-gpt2 and for random weights of GPT-2 small's size, from the keydown to
+a task posted from the first animation frame after the change. It prints a JSON line a case: median, spread, and the largest message from Python.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 import sys
+import tempfile
 import time
 from itertools import cycle, islice
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent))
 from harness import LAPTOP, ROOT, Server, chromium
@@ -29,7 +31,6 @@ COMING = [
     lessons.sections("en", "shell")[f"status_{stage}"].split("{")[0].strip()
     for stage in ("asleep", "importing", "loading")
 ]
-PROMPT = "prompt=Dorothy+and+the+Tin+Woodman&model=story-gpt2"
 PAGES = ("Prefill", "Decode", "Race", "Home")
 
 # Times, in the page's own clock, at which the app's script starts and stops.
@@ -139,9 +140,17 @@ def reruns(page: Page, rounds: int) -> None:
     report("an empty rerun", page.evaluate("window.reruns"), 300)
 
 
-def new_tokens(page: Page, largest: list[int]) -> None:
+def new_tokens(browser: Browser, server: Server, model: str, target: float) -> None:
     """N at the end of a live run, one press at a time: by a reader who looks, and by one who hurries."""
-    before = int(page.get_attribute('[data-testid="kv-player"]', "data-step") or 0)
+    page = browser.new_page(viewport=LAPTOP, locale="en-US")
+    largest = [0]
+    page.on(
+        "websocket",
+        lambda w: w.on("framereceived", lambda f: largest.append(len(f) if isinstance(f, bytes) else 0)),
+    )
+    page.goto(f"{server.url}/decode?prompt=Dorothy+and+the+Tin+Woodman&model={model}&new=16&compare=false&step=15")
+    page.wait_for_selector('[data-testid="kv-player"][data-step="15"]', timeout=WAIT_MS)
+    page.wait_for_timeout(3_000)
     page.evaluate(KEYS)
     largest[:] = [0]
     for name, rest in (("the page at rest", 1_200), ("250 ms after the last", 250)):
@@ -150,34 +159,44 @@ def new_tokens(page: Page, largest: list[int]) -> None:
             page.keyboard.press("n")
             page.wait_for_function(f"window.times.length > {i}", timeout=WAIT_MS)
             page.wait_for_timeout(rest)
-        report(f"N, a new token, {name}", page.evaluate("window.times"), 200, message_bytes=max(largest))
-    after = int(page.get_attribute('[data-testid="kv-player"]', "data-step") or 0)
-    assert after == before + 2 * PRESSES, (before, after)
+        report(f"N, {model}, {name}", page.evaluate("window.times"), target, message_bytes=max(largest))
+    step = page.get_attribute('[data-testid="kv-player"]', "data-step")
+    assert step == str(15 + 2 * PRESSES), step
+    page.close()
+
+
+def gpt2_of_chance(folder: Path) -> Path:
+    """A model folder of GPT-2 small's size with random weights and GPT-2's own vocabulary."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    GPT2LMHeadModel(GPT2Config()).save_pretrained(folder)
+    for name in ("vocab.json", "merges.txt"):
+        shutil.copy(ROOT / "tests" / "data" / "gpt2-tokenizer" / name, folder)
+    return folder
 
 
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
     with sync_playwright() as playwright:
         starts(playwright, rounds)
+        browser = chromium(playwright)
         with Server() as server:
-            browser = chromium(playwright)
             page = browser.new_page(viewport=LAPTOP, locale="en-US")
-            largest = [0]
-            page.on(
-                "websocket",
-                lambda w: w.on("framereceived", lambda f: largest.append(len(f) if isinstance(f, bytes) else 0)),
-            )
             page.goto(server.url)
             usable(page)
             live(page)
             page.wait_for_timeout(2_000)
             reruns(page, rounds)
             page_changes(page, rounds)
-            page.goto(f"{server.url}/decode?{PROMPT}&new=16&compare=false&step=15")
-            page.wait_for_selector('[data-testid="kv-player"][data-step="15"]', timeout=WAIT_MS)
-            page.wait_for_timeout(2_000)
-            new_tokens(page, largest)
-            browser.close()
+            page.close()
+            new_tokens(browser, server, "story-gpt2", 200)
+        with tempfile.TemporaryDirectory(prefix="kvviz-bench-") as home:
+            folder = gpt2_of_chance(Path(home) / "random-gpt2-small")
+            with Server(arguments=("--model", str(folder))) as server:
+                new_tokens(browser, server, folder.name, 400)
+        browser.close()
 
 
 if __name__ == "__main__":
