@@ -1,8 +1,8 @@
 """How fast the app answers, in a headless Chromium: python tests/browser/bench_app.py [ROUNDS]
 
-From starting the server to a player that can be used and to a live model; changing pages; an empty
-rerun; and N (a new token, compare off), for story-gpt2 and for random weights of GPT-2 small's size, from the keydown to
-a task posted from the first animation frame after the change. It prints a JSON line a case: median, spread, and the largest message from Python.
+From starting the server to a player that can be used and to a live model; changing pages; an empty rerun; and N (a new
+token, compare off), for story-gpt2 and for random weights of GPT-2 small's size, from the keydown to a task posted from
+the first animation frame after the change. It prints a JSON line a case: median, spread, and the largest message.
 """
 
 from __future__ import annotations
