@@ -21,7 +21,7 @@ PAGES = ("home", *sorted(p.stem for p in (ROOT / "pages").glob("*.py") if p.stem
 LANGUAGES = {"en": "en-US", "zh": "zh-CN"}
 PLACE = "prompt=Dorothy+and+the+Tin+Woodman+were&new=24&step=6&layer=3&head=2"
 SETTLE_MS = 1500
-CHARTS_DRAWN = "[...document.querySelectorAll('[data-testid=kv-chart]')].every(e => e.dataset.drawn)"
+CHARTS_DRAWN = "[...document.querySelectorAll('[data-testid=kv-chart]')].every(e => e.dataset.drawn || !e.near)"
 
 
 def take(browser: Browser, url: str, page: str, folder: Path, wanted: argparse.Namespace) -> None:
