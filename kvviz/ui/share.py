@@ -95,6 +95,8 @@ def _opened() -> None:
         return
     try:
         run = storage.load(uploaded.getvalue(), source=uploaded.name)
+        if any(step.attention.shape[2] == 0 for step in run.steps):
+            raise Refusal("file_no_capture")
     except Refusal as refusal:
         st.session_state.kv_open_problem = refusal
         return

@@ -131,10 +131,10 @@ def settle_place(run: Run) -> None:
     A place that waits is not for the run still shown while the one asked for is on its way.
     """
     place: links.Place | None = st.session_state.get("kv_pending")
-    busy = learner().progress().busy
-    if not place or (busy and not is_live(run)):
+    coming = learner().progress().busy and opened_run() is None
+    if not place or (coming and not is_live(run)):
         return
-    if busy and place.step is not None and place.step >= len(run.steps):
+    if coming and place.step is not None and place.step >= len(run.steps):
         return
     kept, found = links.clamp(place, len(run.steps), run.model.layers, run.model.heads)
     add_notes(found)

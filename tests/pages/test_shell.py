@@ -213,6 +213,16 @@ def test_a_file_that_is_no_recording_is_refused_and_nothing_is_lost(opened, star
     assert "2026" in app.main.caption[0].value and "story-gpt2" in app.main.caption[0].value
 
 
+def test_a_file_without_pictures_is_refused(opened, starts):
+    from kvviz.engine import Session, load
+
+    bare = Session(load("story-gpt2"), "Once", capture=False, compare=False).advance(2)
+    app = opened("decode")
+    app.file_uploader("open_run").upload("x.npz", storage.dumps(bare), "application/octet-stream").run()
+    assert not app.exception
+    assert [w.value for w in app.sidebar.warning] == [lessons.text("en", "refusals", "file_no_capture")]
+
+
 def test_examples_fill_the_sidebar_and_run(opened, starts):
     app = opened("home")
     app.number_input("temperature").set_value(1.5).run()
