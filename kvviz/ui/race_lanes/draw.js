@@ -3,7 +3,7 @@
 
 const KVR_NS = "http://www.w3.org/2000/svg";
 const KVR_BARS = 116; // px, height of the picture
-const KVR_CHIP = 26; // px, narrowest column that still shows a token of its own
+const KVR_CHIP = 30; // px, narrowest column that still shows a token of its own
 
 function kvrNode(tag, className, parent) {
   const node = document.createElement(tag);
