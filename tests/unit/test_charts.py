@@ -43,7 +43,7 @@ def sent(app: AppTest) -> list[dict]:
 def test_a_chart_has_its_sentence_explanation_and_table():
     app = shown(figure="rows", new="20", step="19")
     assert app.markdown[0].value == (
-        "Step 19 computes 1 row with the cache and 24 without: 23 of them had been computed before. "
+        "Step 19 computes 1 row with the cache and 24 without, 23 of them again. "
         "So far it is 24 rows against 290, 12.1 times as many."
     )
     assert [e.label for e in app.expander] == ["How to read this", "The numbers"]
