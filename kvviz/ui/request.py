@@ -30,6 +30,12 @@ def arrived() -> bool:
     return not st.session_state.get(_SEEN, False) or by_history()
 
 
+def whole_page() -> bool:
+    """This run draws the whole page, not some fragments of it."""
+    ctx = get_script_run_ctx()
+    return ctx is None or not ctx.fragment_ids_this_run
+
+
 def settle() -> None:
     """Called once all widgets exist: from now on their values speak."""
     st.session_state[_FIRST] = not st.session_state.get(_SEEN, False)

@@ -7,7 +7,7 @@ import dataclasses
 import streamlit as st
 
 from kvviz.records import Run
-from kvviz.ui import state
+from kvviz.ui import request, state
 from kvviz.ui.guard import guarded
 from kvviz.ui.language import current, t
 from kvviz.ui.player import View, player
@@ -72,7 +72,9 @@ def _shared(here: View, mode: str) -> View:
 
 def _moved(mode: str):
     def moved(here: View) -> None:
-        if state.told(_shared(here, mode)):
+        # A run of the whole page draws the followers anyway. It may be the next page's, when the place and the click on
+        # a link come in one message: asking for fragments would end it before its first element.
+        if state.told(_shared(here, mode)) and not request.whole_page():
             st.rerun(list(FOLLOWERS))
 
     return moved

@@ -83,19 +83,24 @@ class Player extends Screen {
     this.remember();
   }
 
-  // Where the last page's player stood: Python may not have heard. Whoever comes from prefill's step begins anew.
+  // Where the last page's player stood, if Python has not heard of it. Whoever comes from prefill's step begins anew.
   takeOver(run) {
     const place = stood.get(run);
     if (!place) return;
+    const step = this.mode === "prefill" ? this.state.step : place.step || this.state.step;
     const { layer, head } = place;
-    this.state = { ...this.state, layer, head };
-    if (this.mode !== "prefill" && place.step) this.state.step = place.step;
+    if (step === this.state.step && layer === this.state.layer && head === this.state.head) return;
+    this.state = { ...this.state, step, layer, head };
     this.talk.moved();
   }
 
-  // For a mount of the same player that Streamlit makes anew.
+  // For a mount of the same player that Streamlit makes anew, and for the next page's.
   remember() {
-    places.set(this.key, { move: this.move, run: this.store.key, state: { ...this.state, grown: null } });
+    const { step, layer, head } = this.state;
+    const run = this.store.key;
+    places.set(this.key, { move: this.move, run, state: { ...this.state, grown: null } });
+    // Prefill's own step is always 0: the one the learner came with stays.
+    stood.set(run, { step: this.mode === "prefill" ? stood.get(run)?.step : step, layer, head });
   }
 
   clampState() {
@@ -371,7 +376,7 @@ class Player extends Screen {
     clearTimeout(this.hintTimer);
     cancelAnimationFrame(this.moving);
     cancelAnimationFrame(this.growing);
-    this.talk.remove();
+    this.talk.forget();
     this.keys.remove();
     this.sizes.disconnect();
     document.fonts.removeEventListener("loadingdone", this.repaint);

@@ -3,6 +3,9 @@
 const RUNS_KEPT = 4;
 const runs = new Map(); // run key -> RunStore
 const places = new Map(); // mount key -> {move, run, state}: where a mount stood when it went
+// run key -> where the learner stands in it. To tell Python at the click that leaves a page would start a run of that
+// page, in the way of the next one's; so the next page's player begins here, and tells.
+const stood = new Map();
 
 function storeOf(header) {
   let store = runs.get(header.run);

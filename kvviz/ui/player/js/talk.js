@@ -2,7 +2,6 @@
 
 const REPORT_AFTER = 300; // milliseconds of rest: what follows the step below the player is drawn anew then
 const ASK_AGAIN = 4000; // milliseconds without an answer
-const stood = new Map(); // run key -> where the last player stood when its page went
 const TRIES = 3; // for one lacking thing, until the learner moves again
 
 class Talk {
@@ -13,18 +12,6 @@ class Talk {
     this.tries = 0;
     this.target = 0; // passes asked for
     this.asked = 0; // passes of the request under way
-  }
-
-  // The page goes. To tell Python now would start a run of the page that is left, in the way of the next page's, and
-  // what was just told may be lost to it; so the next player begins where this one stood, and tells.
-  remove() {
-    const { store, mode } = this.player;
-    const { step, layer, head } = this.player.state;
-    if (store) {
-      const known = mode === "prefill" ? stood.get(store.key)?.step : step; // its own step is always 0
-      stood.set(store.key, { step: known, layer, head });
-    }
-    this.forget();
   }
 
   place() {
