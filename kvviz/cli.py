@@ -1,4 +1,5 @@
-"""The command line: `record` makes a file the app can open, `bench` measures this machine."""
+"""The command line: `record` makes a file the app can open, `bench` measures this machine, `models` and `get` list and
+fetch what can be loaded."""
 
 from __future__ import annotations
 
@@ -33,6 +34,12 @@ def parser() -> argparse.ArgumentParser:
     record.set_defaults(run=_record)
     bench = commands.add_parser("bench", help="measure this machine", add_help=False)
     bench.set_defaults(run=_bench)
+    models = commands.add_parser("models", help="list what can be loaded")
+    models.add_argument("--json", action="store_true", help="the same as JSON, sizes in bytes")
+    models.set_defaults(run=_models)
+    get = commands.add_parser("get", help="fetch a model from the hub into the Hugging Face cache")
+    get.add_argument("name", help="gpt2, distilgpt2, gpt2-medium or gpt2-large")
+    get.set_defaults(run=_get)
     return top
 
 
@@ -80,3 +87,86 @@ def _bench(chosen: argparse.Namespace) -> int:
     options = argparse.ArgumentParser(prog="kvviz bench", description=bench.__doc__)
     bench.add_arguments(options)
     return bench.run(options.parse_args(chosen.rest)) or 0
+
+
+def _models(chosen: argparse.Namespace) -> int:
+    from kvviz.models import catalog
+
+    entries = catalog.entries()
+    if chosen.json:
+        rows = [
+            {
+                "name": e.name,
+                "title": e.title,
+                "kind": e.kind,
+                "on_disk": e.on_disk,
+                "parameters": e.parameters,
+                "bytes": e.size_bytes or None,
+                "license": e.license or None,
+                "positions": e.positions,
+                "trained_positions": e.trained_positions or None,
+                "path": str(e.path) if e.path else None,
+            }
+            for e in entries
+        ]
+        print(json.dumps(rows, ensure_ascii=True, indent=2))
+        return 0
+    table = [("name", "on disk", "parameters", "size", "licence", "positions")]
+    for e in entries:
+        parameters = f"{e.parameters / 1e6:,.1f} M" if e.parameters else "?"
+        size = f"{e.size_bytes / 1e6:,.1f} MB" if e.size_bytes else "?"
+        positions = f"{e.trained_positions:,} {e.positions}" if e.trained_positions else "?"
+        table.append((e.name, "yes" if e.on_disk else "no", parameters, size, e.license or "?", positions))
+    widths = [max(len(row[i]) for row in table) for i in range(6)]
+    for row in table:
+        cells = [
+            cell.rjust(w) if i in (2, 3) else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
+    if missing := [e.name for e in entries if e.kind == "hub" and not e.on_disk]:
+        print(f"\nTo fetch one: python -m kvviz get {missing[0]}")
+    return 0
+
+
+def _get(chosen: argparse.Namespace) -> int:
+    """Exit status 0 with the model's folder on standard output, or 1 with a sentence on standard error."""
+    from kvviz.models import catalog, fetch
+
+    try:
+        found = catalog.entry(chosen.name)
+        if not found.on_disk:
+            if found.kind == "folder":
+                catalog.inspect_folder(found.path)  # says what is wrong with it
+            fetch.request(found.name)
+            _follow(found.name)
+            found = catalog.entry(chosen.name)
+    except Refusal as refusal:
+        print(f"kvviz: {refusal}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"\nkvviz: stopped. What has come is kept: kvviz get {chosen.name} goes on from there.", file=sys.stderr)
+        return 130
+    print(found.path)
+    return 0
+
+
+def _follow(name: str) -> None:
+    """Shows a download's progress on standard error until it is there: a line that changes, or, where that is a file,
+    one more line every tenth. Raises its Refusal."""
+    from kvviz.models import fetch
+
+    terminal, last = sys.stderr.isatty(), -1
+    while (status := fetch.wait(name, 0.2)).coming or status.ready:
+        percent = 100 * status.done // max(1, status.total)
+        line = f"{name}  {status.done / 1e6:,.1f} of {status.total / 1e6:,.1f} MB  {percent} %"
+        if terminal:
+            print(f"\r{line:<60}", end="", file=sys.stderr, flush=True)
+        elif percent // 10 > last and status.stage != "asking":
+            last = percent // 10
+            print(line, file=sys.stderr, flush=True)
+        if status.ready:
+            break
+    if terminal:
+        print(file=sys.stderr)
+    if status.refusal:
+        raise status.refusal

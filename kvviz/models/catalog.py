@@ -68,6 +68,26 @@ def hub_cache() -> Path:
     return Path(os.path.expandvars(named or os.path.join(home, "hub"))).expanduser()
 
 
+def hub_names() -> list[str]:
+    """The names under which a model of the hub can be had."""
+    return [e.name for e in _HUB]
+
+
+def hub_repository(name: str) -> str:
+    """The hub's own name of it."""
+    return _REPOSITORIES[name][0]
+
+
+def hub_folder(name: str) -> Path:
+    """Where the hub's cache keeps, or would keep, everything of that model."""
+    return hub_cache() / ("models--" + hub_repository(name).replace("/", "--"))
+
+
+def hub_bytes(name: str) -> int:
+    """Bytes of its weights as the hub lists them, 0 for a name that is not the hub's."""
+    return next((e.size_bytes for e in _HUB if e.name == name), 0)
+
+
 def hub_snapshot(name: str) -> Path | None:
     """The folder of a complete copy in the hub's cache (weights, config, vocabulary), or None.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,39 @@ def tiny_gpt2(tiny_folder):
     from kvviz.models import catalog
 
     return load(catalog.name_owner_folder(tiny_folder, default=False), device="cpu")
+
+
+@pytest.fixture
+def hub_cache(tmp_path, monkeypatch) -> Path:
+    """An empty hub cache, nothing asked for yet, no variable that forbids or redirects."""
+    import huggingface_hub
+
+    from kvviz.models import fetch
+
+    for name in (*fetch.OFFLINE, "HF_ENDPOINT", "HF_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(fetch, "_slots", {})
+    huggingface_hub.close_session()  # the next one reads NO_PROXY
+    return tmp_path / "hub"
+
+
+@pytest.fixture
+def hub(hub_cache, tiny_folder, monkeypatch):
+    """A hub with the tiny GPT-2, by OpenAI's file names under OpenAI's name, among files that kvviz has no use for."""
+    from tests.unit.hub_stand_in import Hub
+
+    files = {p.name: p.read_bytes() for p in tiny_folder.iterdir()}
+    unneeded = ("README.md", "pytorch_model.bin", "flax_model.msgpack", "generation_config.json", "onnx.safetensors")
+    served = Hub("openai-community/gpt2", dict.fromkeys(unneeded, b"x" * 1000) | files)
+    threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    monkeypatch.setenv("HF_ENDPOINT", served.address + "/")
+    yield served
+    served.over.set()
+    served.gate.set()
+    served.shutdown()
+    served.server_close()
 
 
 @pytest.fixture(autouse=True)
