@@ -241,15 +241,19 @@ def convert(gguf: Path, into: Path) -> None:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    config = LlamaConfig(**CONFIG)
     read, report = LlamaForCausalLM.from_pretrained(
-        gguf.parent, gguf_file=gguf.name, dtype=torch.float32, local_files_only=True, output_loading_info=True
+        gguf.parent,
+        config=LlamaConfig(**CONFIG),  # else the whole GGUF is gone through once more, for its vocabulary
+        gguf_file=gguf.name,
+        dtype=torch.float32,
+        local_files_only=True,
+        output_loading_info=True,
     )
     if report["missing_keys"]:  # transformers fills these with random numbers and goes on
         raise Refusal("weights_incomplete", model=NAME, missing=len(report["missing_keys"]))
     # A model read from a GGUF refuses to be saved: its numbers go into a plain one, which takes them as they are.
     with torch.device("meta"):
-        plain = LlamaForCausalLM(config)
+        plain = LlamaForCausalLM(LlamaConfig(**CONFIG))
     plain.load_state_dict(read.state_dict(), assign=True)
     plain.tie_weights()
     plain.save_pretrained(into)
