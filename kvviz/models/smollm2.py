@@ -148,7 +148,7 @@ def download(into: Path) -> Path:
         )
         wheel = Path(scratch) / WHEEL
         if said is None and wheel.is_file():
-            verify(wheel)
+            verify(wheel, shown=WHEEL)
             return wheel.replace(into / WHEEL)  # only whole and verified does it get its place
     reason = said or f"no {WHEEL}"
     if _is_full(reason):
@@ -156,14 +156,17 @@ def download(into: Path) -> Path:
     raise Refusal("wheel_unreachable", package=REQUIREMENT, wheel=WHEEL, reason=reason)
 
 
-def verify(wheel: Path) -> None:
-    """Raises Refusal "file_missing", or "wheel_differs" when the file's SHA-256 is not the pinned one."""
+def verify(wheel: Path, shown: str | None = None) -> None:
+    """Raises Refusal "file_missing", or "wheel_differs" when the file's SHA-256 is not the pinned one.
+
+    `shown` is what the sentence calls a file that nobody will find at its path.
+    """
     if not wheel.is_file():
         raise Refusal("file_missing", path=wheel)
     with wheel.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != SHA256:
-        raise Refusal("wheel_differs", path=wheel, found=found, wanted=SHA256)
+        raise Refusal("wheel_differs", path=shown or wheel, found=found, wanted=SHA256)
 
 
 def _watch(command: list[str], environment: dict[str, str]) -> str | None:
