@@ -1,4 +1,4 @@
-"""What every test shares: no network, an empty model cache, one place to find the repository."""
+"""What every test shares: no network, empty model caches, one place to find the repository."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ OFFLINE = ROOT / "tests" / "offline"
 # Set before anything imports huggingface_hub or Streamlit, which read the environment once.
 _scratch = tempfile.TemporaryDirectory(prefix="kvviz-tests-")
 os.environ["HF_HOME"] = str(Path(_scratch.name) / "empty-hub")
+os.environ["KVVIZ_CACHE"] = str(Path(_scratch.name) / "empty-cache")
 os.environ["KVVIZ_OFFLINE_LOG"] = str(Path(_scratch.name) / "outside.log")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(OFFLINE), os.environ.get("PYTHONPATH")]))
 os.environ["TOKENIZERS_PARALLELISM"] = "false"

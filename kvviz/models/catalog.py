@@ -1,4 +1,5 @@
-"""What can be loaded: the built-in models, GPT-2's family from the hub's cache, folders the owner names.
+"""What can be loaded: the built-in models, GPT-2's family from the hub's cache, SmolLM2 from kvviz's own cache,
+folders the owner names.
 
 Reads file names and config.json only. Imports neither torch nor transformers, so that the list is there
 before they are. Never asks the network.
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from kvviz.models import smollm2
 from kvviz.refusal import Refusal
 
 BUILTIN = Path(__file__).parent / "builtin"
@@ -27,7 +29,7 @@ class Entry:
 
     name: str
     title: str
-    kind: Literal["builtin", "hub", "folder"]
+    kind: Literal["builtin", "hub", "wheel", "folder"]
     parameters: int | None
     size_bytes: int
     positions: Literal["learned", "rotary"]
@@ -50,6 +52,18 @@ _HUB = (  # parameters and bytes of model.safetensors as the hub lists them
     Entry("distilgpt2", "DistilGPT-2", "hub", 81_912_576, 352_824_413, "learned", 1024, "Apache-2.0", False, None),
     Entry("gpt2-medium", "GPT-2 medium", "hub", 354_823_168, 1_519_984_962, "learned", 1024, "MIT", False, None),
     Entry("gpt2-large", "GPT-2 large", "hub", 774_030_080, 3_247_159_078, "learned", 1024, "MIT", False, None),
+)
+_SMOLLM2 = Entry(  # as it lies on disk once converted
+    smollm2.NAME,
+    "SmolLM2-135M-Instruct",
+    "wheel",
+    smollm2.PARAMETERS,
+    smollm2.WEIGHT_BYTES,
+    "rotary",
+    smollm2.CONFIG["max_position_embeddings"],
+    "Apache-2.0",
+    False,
+    None,
 )
 _REPOSITORIES = {  # where the hub keeps each; both spellings are found in caches
     "gpt2": ("openai-community/gpt2", "gpt2"),
@@ -158,7 +172,7 @@ def _free_name(base: str) -> str:
 
 
 def _names() -> set[str]:
-    return {e.name for e in (*_BUILTINS, *_HUB)} | set(_folders)
+    return {e.name for e in (*_BUILTINS, *_HUB, _SMOLLM2)} | set(_folders)
 
 
 def _owner_choice() -> str | None:
@@ -169,7 +183,7 @@ def _owner_choice() -> str | None:
 
 
 def entries() -> list[Entry]:
-    """Everything the catalogue knows now, on disk or not: the owner's folders, built-in, hub."""
+    """Everything the catalogue knows now, on disk or not: the owner's folders, built-in, hub, SmolLM2."""
     _owner_choice()
     folders = [_folder_entry(name, path) for name, path in _folders.items()]
     builtins = [replace(e, size_bytes=sum(f.stat().st_size for f in weight_files(e.path))) for e in _BUILTINS]
@@ -179,7 +193,9 @@ def entries() -> list[Entry]:
             size = sum(f.stat().st_size for f in weight_files(folder))
             e = replace(e, on_disk=True, path=folder, size_bytes=size)
         hub.append(e)
-    return [*folders, *builtins, *hub]
+    folder = smollm2.on_disk()
+    wheel = replace(_SMOLLM2, on_disk=folder is not None, path=folder)
+    return [*folders, *builtins, *hub, wheel]
 
 
 def entry(name: str) -> Entry:
