@@ -19,6 +19,7 @@ FOLLOWERS = ("below", "share")  # fragments that show the step, besides the play
 
 def stage(page: str, mode: str) -> None:
     """Mounts the player. While the worker runs passes it looks for new ones twice a second."""
+    st.session_state.kv_drawn = state.current_run().key
     passes = state.learner().progress().stage == "passes"
     st.fragment(_stage, key="player", run_every=POLL_SECONDS if passes else None)(page, mode)
 
@@ -26,6 +27,8 @@ def stage(page: str, mode: str) -> None:
 @guarded
 def _stage(page: str, mode: str) -> None:
     run = state.current_run()
+    if run.key != st.session_state.kv_drawn:
+        st.rerun()  # the rest of the page still speaks of the run before
     progress = state.learner().progress()
     live = state.is_live(run)
     asked = state.asked(run)
@@ -39,6 +42,7 @@ def _stage(page: str, mode: str) -> None:
         view=view,
         asks=state.asks(),
         asked=asked is not None,
+        coming=progress.busy and not live,
         can_extend=live and mode == "run" and not progress.at_limit,
         mode=mode,
         presenter=bool(state.value("presenter")),

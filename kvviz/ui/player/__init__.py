@@ -83,6 +83,7 @@ def player(
     on_move: Callable[[View], None] | None = None,
     asks: int = 0,
     asked: bool = False,
+    coming: bool = False,
     room: int = 0,
     busy: str | None = None,
 ) -> View:
@@ -93,6 +94,7 @@ def player(
     `on_extend(n)` is called when the learner asks for the run to reach n passes, n at most
     len(run.steps) + room; it is the caller's to grow the run and pass it in the rerun that follows.
     `on_move(view)` is called when the learner has come to rest elsewhere; it may end in `st.rerun`.
+    `coming` says that another run will take this one's place: the browser asks after it every few seconds.
     `asked` says that the learner or a link chose this `view`: it wins over a place that the browser has not told yet.
     `busy` is a short text shown while the model is not ready.
     """
@@ -113,7 +115,7 @@ def player(
     answered = min(mount.answered, len(run.steps)) if busy else mount.answered
     header = {
         "key": key, "language": language, "mode": mode, "presenter": presenter, "move": mount.move,
-        "canExtend": can_extend, "room": room, "busy": busy, "answered": answered, "asked": asked,
+        "canExtend": can_extend, "room": room, "busy": busy, "answered": answered, "asked": asked, "coming": coming,
         "view": [view.step, view.layer, view.head, view.opened, view.substep],
     }  # fmt: skip
     if have.language != language:

@@ -49,6 +49,7 @@ class Player extends Screen {
     const grew = this.store.passes.length > known;
     this.talk.heard(caller.answered, grew || header.arrays.length > 0, Boolean(caller.busy));
     this.render();
+    this.talk.lookOut(caller.coming);
     const worded = words.language === caller.language;
     if (!whole || !worded || header.more || header.from > this.store.passes.length) this.talk.want();
     else this.askIfLacking();

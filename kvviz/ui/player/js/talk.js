@@ -51,6 +51,13 @@ class Talk {
     this.send.setTriggerValue("want", this.message({ have: store.have(words.language) }));
   }
 
+  // Another run is on its way: ask after it, should the page have missed that it has come.
+  lookOut(coming) {
+    clearTimeout(this.outlook);
+    const ask = () => this.send.setTriggerValue("want", this.message({ have: this.player.store.have(words.language) }));
+    this.outlook = coming ? setTimeout(ask, ASK_AGAIN) : null;
+  }
+
   // One more pass. Presses add up: the target is absolute, so each counts once however messages travel.
   extend() {
     const { store } = this.player;
@@ -95,7 +102,7 @@ class Talk {
 
   forget() {
     this.target = this.asked = this.tries = 0;
-    for (const timer of ["asking", "waiting", "reportTimer"]) {
+    for (const timer of ["asking", "waiting", "reportTimer", "outlook"]) {
       clearTimeout(this[timer]);
       this[timer] = null;
     }
