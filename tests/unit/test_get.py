@@ -18,6 +18,11 @@ WITHOUT_STREAMLIT = (
 )
 
 
+@pytest.fixture(autouse=True)
+def no_folders_of_other_tests(monkeypatch):
+    monkeypatch.setattr(catalog, "_folders", {})
+
+
 def test_the_list(hub_cache, capsys):
     assert cli.main(["models"]) == 0
     said = capsys.readouterr()
