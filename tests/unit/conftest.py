@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import kvviz.models  # noqa: F401  before any test imports torch
+from kvviz.refusal import Refusal
 
 TOKENIZER = Path(__file__).parent.parent / "data" / "gpt2-tokenizer"
 
@@ -139,3 +140,11 @@ def _own_catalogue(monkeypatch):
 
     monkeypatch.setattr(catalog, "_folders", dict(catalog._folders))
     monkeypatch.setattr(catalog, "_chosen", [])
+
+
+def refused(code: str, call, *args, **kwargs) -> Refusal:
+    with pytest.raises(Refusal) as caught:
+        call(*args, **kwargs)
+    assert caught.value.code == code
+    assert str(caught.value)  # its sentence has all its values
+    return caught.value

@@ -15,16 +15,7 @@ import torch
 
 from kvviz.engine import Session, load
 from kvviz.models import catalog, device, loading
-from kvviz.refusal import Refusal
-from tests.unit.conftest import write_hub, write_tiny_gpt2
-
-
-def refused(code: str, call, *args, **kwargs) -> Refusal:
-    with pytest.raises(Refusal) as caught:
-        call(*args, **kwargs)
-    assert caught.value.code == code
-    assert str(caught.value)  # its sentence has all its values
-    return caught.value
+from tests.unit.conftest import refused, write_hub, write_tiny_gpt2
 
 
 def test_built_in_models_are_what_the_readme_of_the_weights_says(story_gpt2, story_llama):

@@ -22,6 +22,7 @@ import pytest
 
 from kvviz.models import catalog, smollm2
 from kvviz.refusal import Refusal
+from tests.unit.conftest import refused
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
@@ -57,14 +58,6 @@ def conversions(monkeypatch) -> list[Path]:
 
     monkeypatch.setattr(smollm2, "convert", convert)
     return asked
-
-
-def refused(code: str, call, *args, **kwargs) -> Refusal:
-    with pytest.raises(Refusal) as caught:
-        call(*args, **kwargs)
-    assert caught.value.code == code
-    assert str(caught.value)  # its sentence has all its values
-    return caught.value
 
 
 def left_in(cache: Path) -> list[str]:
