@@ -15,6 +15,7 @@ from kvviz.ui.language import t
 from kvviz.ui.share import open_and_save, share_fragment
 from kvviz.ui.stage import POLL_SECONDS
 
+COMING_SECONDS = 1.0  # while a model loads: each look takes time from the imports
 PROMPT_CHARACTERS = 20_000  # longer texts are refused without counting their tokens
 
 
@@ -139,11 +140,12 @@ def why_not_run(entry: catalog.Entry) -> str | None:
 
 
 def _run(entry: catalog.Entry, page: str) -> None:
-    """The one part of the page that looks after the worker and the model, twice a second while there is news."""
-    coming = entry.on_disk and warm.status(entry.name).coming
-    polled = coming or state.learner().progress().busy
+    """The one part of the page that looks after the worker and the model while there is news."""
+    progress = state.learner().progress()
+    coming = progress.stage == "model" or (entry.on_disk and warm.status(entry.name).coming)
+    busy = progress.stage == "passes"
     st.session_state.kv_stage = _stage(entry)
-    st.fragment(_progress, key="progress", run_every=POLL_SECONDS if polled else None)(entry, page)
+    st.fragment(_progress, key="progress", run_every=POLL_SECONDS if busy else COMING_SECONDS if coming else None)(entry, page)
 
 
 def _stage(entry: catalog.Entry) -> tuple[object, ...]:
