@@ -145,7 +145,9 @@ def _run(entry: catalog.Entry, page: str) -> None:
     coming = progress.stage == "model" or (entry.on_disk and warm.status(entry.name).coming)
     busy = progress.stage == "passes"
     st.session_state.kv_stage = _stage(entry)
-    st.fragment(_progress, key="progress", run_every=POLL_SECONDS if busy else COMING_SECONDS if coming else None)(entry, page)
+    st.fragment(_progress, key="progress", run_every=POLL_SECONDS if busy else COMING_SECONDS if coming else None)(
+        entry, page
+    )
 
 
 def _stage(entry: catalog.Entry) -> tuple[object, ...]:
