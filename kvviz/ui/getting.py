@@ -22,8 +22,8 @@ def getting(entries: Sequence[catalog.Entry], chosen: catalog.Entry) -> None:
     if not shown and fetch.offline() is None:
         shown = [e for e in fetched if e.name == "gpt2" and not e.on_disk]
     for e in shown:
-        coming = fetch.status(e.name).coming
-        st.fragment(_getting, key=f"get-{e.name}", run_every=LOOK_SECONDS if coming else None)(e)
+        looking = st.session_state[f"kv_looking_{e.name}"] = fetch.status(e.name).coming
+        st.fragment(_getting, key=f"get-{e.name}", run_every=LOOK_SECONDS if looking else None)(e)
 
 
 def _news(name: str) -> bool:
@@ -35,40 +35,33 @@ def _news(name: str) -> bool:
 @guarded
 def _getting(entry: catalog.Entry) -> None:
     status = fetch.status(entry.name)
+    if status.coming != st.session_state[f"kv_looking_{entry.name}"]:
+        st.rerun()  # begun: look from now on. Or over: the list of models has changed, and nobody need look any more
     label = {"title": entry.title}
     if status.coming:
         done, total = f"{status.done / 1e6:,.1f}", f"{status.total / 1e6:,.1f}"
         section = status.stage if status.stage in ("asking", "converting") else "fetching"
         text = t("shell", f"get_{section}", **label, done=done, total=total)
         st.progress(min(1.0, status.done / max(1, status.total)), text=text)
-        st.session_state[f"kv_getting_{entry.name}"] = True
         return
-    if st.session_state.pop(f"kv_getting_{entry.name}", False):
-        st.rerun()  # over: the list of models has changed, and nobody need look any more
     if status.ready and entry.on_disk:
         st.caption(t("shell", "get_ready", **label))
-        st.button(
-            t("shell", "get_switch", **label),
-            key=f"switch-{entry.name}",
-            width="stretch",
-            on_click=_switch,
-            args=(entry.name,),
-        )
+        switch, key = t("shell", "get_switch", **label), f"switch-{entry.name}"
+        if st.button(switch, key=key, width="stretch", on_click=_switch, args=(entry.name,)):
+            st.rerun()
         return
     if status.refusal:
         st.warning(refused(status.refusal))
     parameters, size = f"{entry.parameters / 1e6:,.0f}", f"{entry.size_bytes / 1e6:,.0f}"
-    again = "get_again" if status.refusal else "get_button"
-    asked = st.button(
-        t("shell", again, **label, parameters=parameters, size=size),
+    st.button(
+        t("shell", "get_button", **label, parameters=parameters, size=size),
         key=f"get-{entry.name}",
+        icon=":material/download:",
         width="stretch",
-        help=t("shell", "get_help", **label),
+        help=t("shell", "get_help", **label, parameters=parameters, size=size),
         on_click=fetch.request,
         args=(entry.name,),
     )
-    if asked:
-        st.rerun()
 
 
 def _switch(name: str) -> None:

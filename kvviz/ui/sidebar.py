@@ -175,7 +175,9 @@ def _progress(entry: catalog.Entry, page: str) -> None:
     stop.button(s("stop"), key="stop_button", width="stretch", disabled=not progress.busy, on_click=_stop)
     lines = []
     if progress.stage == "passes":
-        lines.append(s("progress_passes", done=f"{progress.done:,}", wanted=f"{max(1, progress.wanted):,}"))
+        done, wanted = f"{progress.done:,}", f"{max(1, progress.wanted):,}"
+        section = "progress_queue" if progress.before else "progress_passes"
+        lines.append(s(section, done=done, wanted=wanted, before=f"{progress.before:,}"))
     elif entry.on_disk and status.coming:
         lines.append(s(f"status_{status.stage}", seconds=f"{status.seconds:.0f}"))
     if reason is not None:

@@ -237,3 +237,20 @@ def test_a_model_that_is_not_there_says_so_and_can_be_tried_again(monkeypatch):
     assert warm.status("gpt2-large").stage == "failed"
     warm.forget("gpt2-large")
     assert warm.status("gpt2-large").stage == "asleep"
+
+
+def test_who_waits_for_a_turn_is_told_how_many_are_before():
+    one, two = Learner(), Learner()
+    for learner in (one, two):
+        learner.start(settings(new=1), compare=False)
+    until(lambda: finished(one) and finished(two))
+    model = warm.model("story-gpt2")
+    with model.lock:
+        one.extend(2)
+        until(lambda: one.progress().before == 1)
+        two.extend(2)
+        until(lambda: two.progress().before == 2)
+        assert one.progress().before == 1
+    until(lambda: finished(one) and finished(two))
+    assert (one.progress().before, two.progress().before) == (0, 0)
+    assert len(one.run.steps) == len(two.run.steps) == 2
