@@ -127,6 +127,12 @@ class Server:
                 self._process.kill()
                 self._process.wait()
 
+    @property
+    def pid(self) -> int:
+        """The process, while it runs."""
+        assert self._process
+        return self._process.pid
+
     def log(self) -> str:
         """What the server has printed so far."""
         return self._log_path.read_text(encoding="utf-8", errors="replace") if self._log_path.exists() else ""

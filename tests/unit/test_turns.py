@@ -26,7 +26,7 @@ def test_first_come_first_served_and_the_line_is_seen():
             thread = threading.Thread(target=lambda name=name: take(line, served, name))
             threads.append(thread)
             thread.start()
-            until(lambda n=len(threads), t=thread: line.before(t.ident) == n)
+            until(lambda t=thread: line.before(t.ident) == threads.index(t) + 1)
         assert [line.before(t.ident) for t in threads] == [1, 2, 3]
         assert line.before(threading.get_ident()) == 0
         assert served == []
