@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
-from kvviz.engine import cache_api, limits, proofs
+from kvviz.engine import cache_api, failures, limits, proofs
 from kvviz.engine.attention import to_arrays
 from kvviz.engine.passes import Pass, predictions, run_pass, warm_up
 from kvviz.engine.sampling import Sampler, candidates
@@ -28,7 +28,8 @@ class Session:
     """`prefill()` once, then `decode_one_token()` for as long as there is `room`.
 
     `compare` may be switched between steps. `capture=False` leaves the arrays of a record empty (Tq = 0):
-    for timing only. A pass that raises leaves the session where it was before it.
+    for timing only. A pass that raises leaves the session where it was before it; only memory that runs out or a
+    device that fails ends it: its cache goes, `room` is 0, what was recorded stays.
     """
 
     def __init__(
@@ -87,18 +88,24 @@ class Session:
         with self._lock:
             if self._run.steps:
                 raise RuntimeError("this session has been prefilled; a new run takes a new session")
-            warm_up(self.model, self._run.P)
-            return self._step(self._ids)
+
+            def work() -> StepRecord:
+                warm_up(self.model, self._run.P)
+                return self._step(self._ids)
+
+            return failures.run_or_end(self.model, work, self._end)
 
     def decode_one_token(self) -> StepRecord:
         """Pass s >= 1: the token chosen last goes in alone.
 
-        Raises Refusal "limit_reached", "limit_reached_rotary", "run_full" or "session_broken".
+        Raises Refusal "limit_reached", "limit_reached_rotary", "run_full" or "session_broken"; as `prefill` does,
+        "out_of_memory", "device_failed" or "device_lost".
         """
         with self._lock:
             if not self._run.steps:
                 raise RuntimeError("prefill comes first")
-            return self._step([self._run.steps[-1].chosen])
+            fed = [self._run.steps[-1].chosen]
+            return failures.run_or_end(self.model, lambda: self._step(fed), self._end)
 
     def advance(self, to: int, stop: Callable[[], bool] = lambda: False) -> Run:
         """Go on until the run has `to` passes, `stop()` says so between two of them, or there is no room.
@@ -116,6 +123,9 @@ class Session:
         Neither touches this session's run nor depends on it. Here Tq is the prefix, and T in a record's
         `kv_shape` is 0.
         """
+        return failures.each_or_end(self.model, self._without_cache(n))
+
+    def _without_cache(self, n: int) -> Iterator[StepRecord]:
         model, sampler, ids = self.model, Sampler(self._run.sampling), list(self._ids)
         limits.check_prompt(model, self._run.prompt, n, keep_bytes=None)
         warm_up(model, len(ids))
@@ -159,6 +169,10 @@ class Session:
         self._run = dataclasses.replace(longer, compared=(index == 0 or self._run.compared) and twin is not None)
         self._kept += needed
         return step
+
+    def _end(self) -> None:
+        """No more passes: the cache's memory is given back."""
+        self._cache, self._broken = cache_api.new_cache(), True
 
     def _go_back(self, length: int) -> None:
         """The cache as it was when it held `length` positions; if that cannot be had, no more steps."""

@@ -12,7 +12,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 from transformers.utils import logging as transformers_logging
 
-from kvviz.models import catalog, device
+from kvviz.models import catalog, device, memory
 from kvviz.models.vocabulary import Vocabulary
 from kvviz.records.facts import MachineFacts, ModelFacts
 from kvviz.refusal import Refusal
@@ -58,15 +58,17 @@ _loaded: OrderedDict[tuple, _Once] = OrderedDict()
 _guard = threading.Lock()
 
 
-def load(name: str, *, device: str | None = None, dtype: str = "float32") -> LoadedModel:
-    """The model of that catalogue name, from disk, never from the network.
+def load(name: str, *, device: str | None = None, dtype: str | None = None) -> LoadedModel:
+    """The model of that catalogue name, from disk, never from the network. Device and dtype: as `device` has them.
 
-    Raises a Refusal: "unknown_model", "not_on_disk", or what `catalog.inspect_folder` found.
+    Raises a Refusal: "unknown_model", "not_on_disk", what `catalog.inspect_folder` found, "bad_device", "bad_dtype",
+    "dtype_not_here", "no_memory_for_model".
     """
     found = catalog.entry(name)
     if found.path is None:
         raise Refusal("not_on_disk", model=name)
-    where = _device.pick(device)
+    where, dtype = _device.pick(device), dtype or _device.owner_dtype()
+    _device.check_dtype(dtype, where)
     key = (found.path, str(where), dtype)
     with _guard:
         mine = key not in _loaded
@@ -90,6 +92,13 @@ def load(name: str, *, device: str | None = None, dtype: str = "float32") -> Loa
     return once.model
 
 
+def forget(kind: str) -> None:
+    """Loads anew what was on devices of that kind ("cuda"), once asked for. Runs that go on keep their own."""
+    with _guard:
+        for key in [k for k in _loaded if k[1].split(":")[0] == kind]:
+            del _loaded[key]
+
+
 _device = device  # `load` has a parameter of that name
 
 
@@ -97,9 +106,11 @@ def _read_or_refuse(found: catalog.Entry, where: torch.device, dtype: str) -> Lo
     """`_read`, with whatever the libraries raise over a damaged file turned into a sentence."""
     try:
         return _read(found, where, dtype)
-    except (Refusal, MemoryError):
+    except Refusal:
         raise
     except Exception as error:  # tokenizers and safetensors raise bare ones
+        if device.is_out_of_memory(error):
+            raise Refusal("no_memory_after_all", model=found.name, dtype=dtype, device=str(where)) from None
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
         raise Refusal("load_failed", model=found.name, reason=reason) from error
 
@@ -107,9 +118,8 @@ def _read_or_refuse(found: catalog.Entry, where: torch.device, dtype: str) -> Lo
 def _read(found: catalog.Entry, where: torch.device, dtype: str) -> LoadedModel:
     folder = found.path
     assert folder is not None
-    if dtype not in DTYPES:
-        raise Refusal("bad_dtype", dtype=dtype)
     raw = catalog.inspect_folder(folder)
+    memory.check(found, str(where), dtype)
     transformers_logging.disable_progress_bar()
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     _check_layers(config, found.name)
@@ -178,15 +188,17 @@ def _finish(module, vocabulary, name, positions, trained, limit, dtype, where, r
     return LoadedModel(facts, device.machine_facts(where), module, vocabulary, where)
 
 
-def random_gpt2_small(*, device: str | None = None, seed: int = 0) -> LoadedModel:
+def random_gpt2_small(*, device: str | None = None, dtype: str | None = None, seed: int = 0) -> LoadedModel:
     """GPT-2 small's config with random weights, for timing: 124,439,808 parameters that say nothing.
 
     Reads text with story-gpt2's vocabulary; ids above its 4,096 have no text and read `<id>`.
     """
-    where = _device.pick(device)
+    where, dtype = _device.pick(device), dtype or _device.owner_dtype()
+    _device.check_dtype(dtype, where)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        module = GPT2LMHeadModel(GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)).eval().to(where)
+        module = GPT2LMHeadModel(GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)).eval()
+    module = module.to(where, DTYPES[dtype])
     vocabulary = Vocabulary(Path(catalog.BUILTIN / "story-gpt2"))
     name = "random GPT-2 small"
-    return _finish(module, vocabulary, name, "learned", 1024, 1024, "float32", where, random_weights=True)
+    return _finish(module, vocabulary, name, "learned", 1024, 1024, dtype, where, random_weights=True)
