@@ -93,7 +93,7 @@ class Session:
                 warm_up(self.model, self._run.P)
                 return self._step(self._ids)
 
-            return failures.run_or_end(self.model, work, self._end)
+            return self._run_or_end(work)
 
     def decode_one_token(self) -> StepRecord:
         """Pass s >= 1: the token chosen last goes in alone.
@@ -105,7 +105,7 @@ class Session:
             if not self._run.steps:
                 raise RuntimeError("prefill comes first")
             fed = [self._run.steps[-1].chosen]
-            return failures.run_or_end(self.model, lambda: self._step(fed), self._end)
+            return self._run_or_end(lambda: self._step(fed))
 
     def advance(self, to: int, stop: Callable[[], bool] = lambda: False) -> Run:
         """Go on until the run has `to` passes, `stop()` says so between two of them, or there is no room.
@@ -140,8 +140,6 @@ class Session:
     def _step(self, fed: list[int]) -> StepRecord:
         """One pass, recorded; on any error the cache goes back to the last step's end."""
         index, before = len(self._run.steps), self._run.length
-        if self._broken:
-            raise Refusal("session_broken", step=index)
         needed = limits.record_bytes(self.model.facts, len(fed), before + len(fed)) if self.capture else 0
         if self._kept + needed > self.keep_bytes:
             raise Refusal("run_full", bytes=self._kept, limit=self.keep_bytes, step=index)
@@ -170,9 +168,15 @@ class Session:
         self._kept += needed
         return step
 
-    def _end(self) -> None:
-        """No more passes: the cache's memory is given back."""
-        self._cache, self._broken = cache_api.new_cache(), True
+    def _run_or_end(self, work: Callable[[], StepRecord]) -> StepRecord:
+        """`work()`. Out of memory, or with the device failing: no more passes, and the cache's memory goes back."""
+        if self._broken:
+            raise Refusal("session_broken", step=len(self._run.steps))
+
+        def end() -> None:
+            self._cache, self._broken = cache_api.new_cache(), True
+
+        return failures.run_or_end(self.model, work, end)
 
     def _go_back(self, length: int) -> None:
         """The cache as it was when it held `length` positions; if that cannot be had, no more steps."""

@@ -35,8 +35,8 @@ def nothing_lost(monkeypatch):
 
 @pytest.fixture
 def break_pass(monkeypatch):
-    """`break_pass(error, after)`: this thread's forwards raise from the one after so many on. Gives the tensors that the
-    frame which raised held, as weak references."""
+    """`break_pass(error, after)`: this thread's forwards raise from the one after so many on. Gives what the frames
+    that raised held, as weak references."""
 
     def install(error: BaseException, after: int = 0, thread: int | None = None) -> list[weakref.ref]:
         real, mine, count, held = cache_api.forward, thread or threading.get_ident(), iter(range(10**6)), []
