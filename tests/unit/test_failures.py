@@ -16,6 +16,7 @@ from kvviz.engine import Session, attention, cache_api, failures
 from kvviz.engine import race as races
 from kvviz.models import device, loading
 from kvviz.records import Sampling
+from kvviz.refusal import Refusal
 from tests.unit.conftest import refused
 
 TALE = "Dorothy and the Tin Woodman"
@@ -115,18 +116,15 @@ def test_the_other_runs_on_the_model_go_on(story, break_pass):
     """Each as if alone, in text and numbers, while one of them runs out of memory again and again."""
     settings = Sampling(temperature=0.8, seed=4)
     alone = Session(story, TALE, settings).advance(20)
-    begun, runs, threads = threading.Event(), {}, []
-    ended = []
+    begun, runs, ended = threading.Event(), {}, []
 
     def hungry() -> None:
+        begun.wait()
         for _ in range(4):
-            session = Session(story, "The Scarecrow")
-            session.advance(20, stop=lambda: False) if not begun.is_set() else None
-            begun.set()
             try:
-                session.advance(24)
-            except Exception as refusal:
-                ended.append(getattr(refusal, "code", repr(refusal)))
+                Session(story, "The Scarecrow").advance(20)
+            except Refusal as refusal:
+                ended.append(refusal.code)
 
     def other(name: int) -> None:
         begun.wait()
@@ -136,8 +134,8 @@ def test_the_other_runs_on_the_model_go_on(story, break_pass):
     threads = [bad, *(threading.Thread(target=other, args=(i,)) for i in range(2))]
     for thread in threads:
         thread.start()
-    begun.wait()
     break_pass(OUT_OF_MEMORY[0], after=3, thread=bad.ident)
+    begun.set()
     for thread in threads:
         thread.join()
     assert ended == ["out_of_memory"] * 4
