@@ -91,7 +91,7 @@ def check_dtype(dtype: str, device: torch.device) -> None:
     """Raises Refusal "bad_dtype" for a name kvviz does not know, "dtype_not_here" for one the device can't do."""
     if dtype not in DTYPES:
         raise Refusal("bad_dtype", dtype=dtype)
-    if dtype not in dtypes(device):
+    if dtype != "float32" and dtype not in dtypes(device):
         raise Refusal("dtype_not_here", dtype=dtype, device=str(device), there=", ".join(dtypes(device)))
 
 
