@@ -72,6 +72,11 @@ class Session:
         return self._run
 
     @property
+    def ended(self) -> bool:
+        """A pass broke this session for good; `room` is 0 for that reason and no other."""
+        return self._broken
+
+    @property
     def room(self) -> int:
         """How many more tokens can be chosen before positions or memory end. 0: `decode_one_token` refuses."""
         facts, run = self.model.facts, self._run

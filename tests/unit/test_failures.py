@@ -75,6 +75,7 @@ def test_a_run_out_of_memory_ends_and_gives_back_what_it_held(story_gpt2, break_
     session = Session(story_gpt2, TALE)
     session.advance(3)
     before = session.run
+    assert not session.ended
     kept = [weakref.ref(t) for t in cache_api.tensors(session._cache)]
     freed = []
     monkeypatch.setattr(device, "free", freed.append)
@@ -87,7 +88,7 @@ def test_a_run_out_of_memory_ends_and_gives_back_what_it_held(story_gpt2, break_
     assert len(held) == 1
     assert [ref() for ref in kept + held] == [None] * 13  # though `refusal` is kept
     assert freed == [story_gpt2.device]
-    assert session.room == 0
+    assert (session.room, session.ended) == (0, True)
     assert session.run is before
     assert len(before.steps) == 3
     refused("session_broken", session.decode_one_token)
@@ -104,7 +105,7 @@ def test_a_prefill_out_of_memory(story_gpt2, break_pass, monkeypatch, warm):
     session = Session(story_gpt2, TALE)  # 9 tokens
     break_pass(OUT_OF_MEMORY[0])
     refused("out_of_memory", session.prefill)
-    assert session.room == 0
+    assert (session.room, session.ended) == (0, True)
     assert session.run.steps == ()
     refused("session_broken", session.prefill)
     monkeypatch.undo()
@@ -201,7 +202,7 @@ def test_a_failed_kernel_on_a_device_that_still_answers_ends_one_run(story_gpt2,
         break_pass(ASSERTION)
         assert refused("device_failed", session.decode_one_token).values == {"device": "cpu"}
         monkeypatch.undo()
-    assert session.room == 0
+    assert (session.room, session.ended) == (0, True)
     assert device.lost == set()
     assert len(Session(story_gpt2, TALE).advance(3).steps) == 3
 
@@ -237,4 +238,5 @@ def test_any_other_error_stays_what_it_is(story_gpt2, break_pass):
     with pytest.raises(RuntimeError, match="mat1") as caught:
         session.decode_one_token()
     assert type(caught.value) is RuntimeError
+    assert not session.ended
     assert session.room > 0  # back at its last step
