@@ -57,17 +57,14 @@ def break_pass(monkeypatch):
 
 def is_free(model) -> bool:
     """Can another thread have the model's lock now?"""
-    got = []
+    got = threading.Event()
 
     def ask() -> None:
-        got.append(model.lock.acquire(timeout=1))
-        if got[0]:
-            model.lock.release()
+        with model.lock:
+            got.set()
 
-    asking = threading.Thread(target=ask)
-    asking.start()
-    asking.join()
-    return got[0]
+    threading.Thread(target=ask, daemon=True).start()
+    return got.wait(timeout=5)
 
 
 @pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda e: type(e).__name__)
