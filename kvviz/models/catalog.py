@@ -224,6 +224,8 @@ def _folder_entry(name: str, path: Path) -> Entry:
 def positions_of(config: dict) -> tuple[Literal["learned", "rotary"], int]:
     """How a model of this config tells positions apart, and how many it was trained on."""
     kind = config.get("model_type")
+    if config.get("alibi"):  # Falcon with a bias on the scores instead: its config names rotary angles all the same
+        raise Refusal("not_supported", kind=kind or "?")
     if kind in LEARNED:
         return "learned", _count(config.get(LEARNED[kind]) or config.get("n_ctx") or 1024, kind)
     if config.get("rope_parameters") or config.get("rope_theta") or config.get("rotary_pct") or kind in _ROTARY:
@@ -236,6 +238,24 @@ def _count(value: object, kind: object) -> int:
         raise Refusal("not_supported", kind=kind or "?")
     return value
 
+
+def _check_numbers(config: dict, path: str) -> None:
+    """Sizes that no model has would be believed until memory ends. Raises Refusal "folder_bad_number"."""
+    for key, most in _MOST.items():
+        value = config.get(key)
+        if value is not None and not (type(value) is int and 1 <= value <= most):
+            raise Refusal("folder_bad_number", path=path, key=key, value=json.dumps(value)[:60])
+    heads, groups = config.get("num_attention_heads"), config.get("num_key_value_heads")
+    if heads and groups and heads % groups:
+        raise Refusal("folder_bad_number", path=path, key="num_key_value_heads", value=f"{groups} ({heads} heads)")
+
+
+_MOST = {
+    **dict.fromkeys(("num_hidden_layers", "n_layer"), 1_000),
+    **dict.fromkeys(("num_attention_heads", "n_head", "num_key_value_heads", "head_dim"), 100_000),
+    **dict.fromkeys(("hidden_size", "n_embd"), 1_000_000),
+    **dict.fromkeys(("vocab_size", "max_position_embeddings", "n_positions", "sliding_window"), 1_000_000_000),
+}
 
 # Rotary families whose older configs do not mention it.
 _ROTARY = {"llama", "mistral", "qwen2", "qwen3", "gemma", "phi", "phi3", "gpt_neox", "stablelm", "olmo", "smollm3"}
@@ -261,6 +281,7 @@ def inspect_folder(path: Path) -> dict:
     kind = str(classes[0]) if isinstance(classes, list) and classes else ""
     if not (kind.endswith("ForCausalLM") or kind == "GPT2LMHeadModel") or config.get("is_encoder_decoder"):
         raise Refusal("not_a_decoder", kind=kind or config.get("model_type") or "?", path=shown)
+    _check_numbers(config, shown)
     positions_of(config)
     if not weight_files(path):
         pickled = any(path.glob("*.bin")) or any(path.glob("*.pt")) or any(path.glob("*.pth"))
