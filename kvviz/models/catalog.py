@@ -131,10 +131,10 @@ def weight_files(folder: Path) -> list[Path]:
         return []
     try:
         names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
         return []
-    shards = [folder / str(name) for name in sorted(names)]
-    return shards if all(s.is_file() for s in shards) else []
+    shards = [folder / str(name) for name in sorted(names, key=str)]
+    return shards if all(s.parent == folder and s.is_file() for s in shards) else []  # none from elsewhere
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
@@ -250,6 +250,11 @@ def _check_numbers(config: dict, path: str) -> None:
         raise Refusal("folder_bad_number", path=path, key="num_key_value_heads", value=f"{groups} ({heads} heads)")
 
 
+# Families that carry a state along, in all layers or some, and whose configs need not say so in `layer_types`.
+_RECURRENT = {
+    *("mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm", "recurrent_gemma", "jamba", "bamba", "zamba", "zamba2"),
+    *("falcon_h1", "nemotron_h", "granitemoehybrid"),
+}
 _MOST = {
     **dict.fromkeys(("num_hidden_layers", "n_layer"), 1_000),
     **dict.fromkeys(("num_attention_heads", "n_head", "num_key_value_heads", "head_dim"), 100_000),
@@ -271,7 +276,7 @@ def inspect_folder(path: Path) -> dict:
         raise Refusal("folder_no_config", path=shown)
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, OSError):
+    except (ValueError, OSError, RecursionError):  # brackets in brackets without end
         config = None
     if not isinstance(config, dict):
         raise Refusal("folder_no_config", path=shown)
@@ -281,6 +286,9 @@ def inspect_folder(path: Path) -> dict:
     kind = str(classes[0]) if isinstance(classes, list) and classes else ""
     if not (kind.endswith("ForCausalLM") or kind == "GPT2LMHeadModel") or config.get("is_encoder_decoder"):
         raise Refusal("not_a_decoder", kind=kind or config.get("model_type") or "?", path=shown)
+    kinds = config.get("layer_types") or config.get("layers_block_type") or config.get("block_types") or []
+    if config.get("model_type") in _RECURRENT or {"linear_attention", "mamba", "recurrent"} & {str(k) for k in kinds}:
+        raise Refusal("recurrent", kind=kind, path=shown)
     _check_numbers(config, shown)
     positions_of(config)
     if not weight_files(path):

@@ -142,7 +142,7 @@ def _check_kind(config) -> None:
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     module_class = AutoModelForCausalLM._model_mapping.get(type(config), None)
     if "linear_attention" in kinds or "mamba" in kinds or getattr(module_class, "_is_stateful", False):
-        raise Refusal("recurrent", kind=config.model_type)
+        raise Refusal("recurrent", kind=config.model_type, path=config.name_or_path)
     if getattr(config, "use_bidirectional_attention", None):
         raise Refusal("not_a_decoder", kind=config.model_type, path=config.name_or_path)
     if not kinds <= {"full_attention", "sliding_attention"} or getattr(config, "attn_logit_softcapping", None):
