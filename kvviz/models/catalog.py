@@ -250,6 +250,20 @@ def _check_numbers(config: dict, path: str) -> None:
         raise Refusal("folder_bad_number", path=path, key="num_key_value_heads", value=f"{groups} ({heads} heads)")
 
 
+def _check_weights(config: dict, path: Path) -> None:
+    """Where the file lacks tensors, transformers makes them, whatever memory that takes, before anybody can say no.
+
+    The embedding and a square matrix a layer are less than any model has. Raises Refusal "weights_too_small".
+    """
+    sizes = [config.get(a) or config.get(b) or 0 for a, b in _SIZES]
+    vocab, width, layers = sizes
+    needed, held = vocab * width + layers * width**2, sum(f.stat().st_size for f in weight_files(path))
+    if needed > held:  # a value takes a byte at least
+        raise Refusal("weights_too_small", path=str(path), bytes=held, needed=needed)
+
+
+_SIZES = (("vocab_size", "vocab_size"), ("hidden_size", "n_embd"), ("num_hidden_layers", "n_layer"))
+
 # Families that carry a state along, in all layers or some, and whose configs need not say so in `layer_types`.
 _RECURRENT = {
     *("mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm", "recurrent_gemma", "jamba", "bamba", "zamba", "zamba2"),
@@ -294,6 +308,7 @@ def inspect_folder(path: Path) -> dict:
     if not weight_files(path):
         pickled = any(path.glob("*.bin")) or any(path.glob("*.pt")) or any(path.glob("*.pth"))
         raise Refusal("folder_pickled" if pickled else "folder_no_weights", path=shown)
+    _check_weights(config, path)
     if not tokenizer_files(path):
         raise Refusal("folder_no_tokenizer", path=shown)
     return config

@@ -35,6 +35,7 @@ def says(folder: Path, code: str, *named: str) -> None:
         assert name in sentence
 
 
+SMALL = {"vocab_size": 100, "hidden_size": 40}  # the weights at hand would do for it
 OTHERS = {  # transformers' config class -> architecture, what it is refused as, the name in the sentence
     "BertConfig": ("BertModel", "not_a_decoder", "BertModel"),
     "RobertaConfig": ("RobertaForMaskedLM", "not_a_decoder", "RobertaForMaskedLM"),
@@ -58,19 +59,19 @@ OTHERS = {  # transformers' config class -> architecture, what it is refused as,
 @pytest.mark.parametrize("config_class", OTHERS)
 def test_families_that_hold_no_plain_cache(folder, config_class):
     architecture, code, named = OTHERS[config_class]
-    config = getattr(transformers, config_class)().to_dict() | {"architectures": [architecture]}
+    config = getattr(transformers, config_class)().to_dict() | {"architectures": [architecture]} | SMALL
     (folder / "config.json").write_text(json.dumps(config, default=str))
     says(folder, code, named)
 
 
-@pytest.mark.parametrize("config_class", ["MambaConfig", "RecurrentGemmaConfig", "FalconH1Config", "BambaConfig"])
+@pytest.mark.parametrize("config_class", ["MambaConfig", "RecurrentGemmaConfig", "FalconH1Config"])
 def test_recurrent_families_that_the_list_does_not_know(folder, config_class, monkeypatch):
     """transformers marks them, whatever they are called."""
     monkeypatch.setattr(catalog, "_RECURRENT", set())
     config = getattr(transformers, config_class)().to_dict()
     for key in ("layer_types", "layers_block_type", "block_types"):
         config.pop(key, None)
-    config |= {"architectures": [config_class.replace("Config", "ForCausalLM")], "rope_theta": 10000.0}
+    config |= {"architectures": [config_class.replace("Config", "ForCausalLM")], "rope_theta": 10000.0} | SMALL
     (folder / "config.json").write_text(json.dumps(config, default=str))
     says(folder, "recurrent", str(folder))
 
@@ -135,6 +136,13 @@ def test_numbers_that_do_not_go_together(folder, tmp_path):
     says(configured(other, num_key_value_heads=3), "folder_bad_number", "num_key_value_heads", "3 (4 heads)")
 
 
+def test_sizes_that_the_weights_are_too_few_for(folder):
+    """Nothing of that size may be built to find out: 100 layers of 8,000 would be 300 GB of random numbers."""
+    says(configured(folder, n_layer=100, n_embd=8_000), "weights_too_small", str(folder), "6,802,056,000")
+    held = (folder / "model.safetensors").stat().st_size
+    says(configured(folder, n_layer=1, n_embd=4, vocab_size=held // 4), "weights_too_small", f"{held:,} bytes")
+
+
 def test_shards_missing_and_cut(tmp_path):
     family = FAMILIES["llama-mha"]
     folder = write(tmp_path / "shards", family.config_class, family.config)
@@ -162,9 +170,11 @@ def test_shards_missing_and_cut(tmp_path):
 
 
 def test_a_weight_file_of_something_else(folder):
-    for content in (b"", b"not safetensors at all", b"\xff" * 64, (2**40).to_bytes(8, "little") + b"{}"):
-        (folder / "model.safetensors").write_bytes(content)
+    for content in (b"not safetensors at all", b"\xff" * 64, (2**40).to_bytes(8, "little") + b"{}", bytes(8)):
+        (folder / "model.safetensors").write_bytes(content + bytes(1_000_000))
         says(folder, "load_failed", "spoiled")
+    (folder / "model.safetensors").write_bytes(b"")
+    says(folder, "weights_too_small", "0 bytes")
 
 
 def test_a_tokenizer_that_cannot_be_read(folder):
