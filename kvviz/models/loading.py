@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHea
 from transformers.utils import logging as transformers_logging
 
 from kvviz.models import catalog, device
+from kvviz.models.turns import Turns
 from kvviz.models.vocabulary import Vocabulary
 from kvviz.records.facts import MachineFacts, ModelFacts
 from kvviz.refusal import Refusal
@@ -31,7 +32,7 @@ class LoadedModel:
     module: torch.nn.Module
     vocabulary: Vocabulary
     device: torch.device
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    lock: Turns = field(default_factory=Turns)
     warmed: set[int] = field(default_factory=set)  # prompt lengths already warmed up, by the engine
 
     def encode(self, text: str) -> list[int]:

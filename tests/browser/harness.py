@@ -66,7 +66,7 @@ def chromium(playwright: Playwright) -> Browser:
 
 
 class Server:
-    """The app on a free port, with a hub cache that holds nothing. Use as a context manager.
+    """The app on a free port, with caches that hold nothing. Use as a context manager.
 
     `app` may be another script, for a test of one component alone. Without `address` it listens as a learner's does.
     """
@@ -85,6 +85,7 @@ class Server:
         self._environment = {
             **os.environ,
             "HF_HOME": str(Path(self._home.name) / "empty-hub"),
+            "KVVIZ_CACHE": str(Path(self._home.name) / "empty-cache"),
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2"),
             **(environment or {}),
         }

@@ -18,7 +18,7 @@ def no_models(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     asked: list[str] = []
     monkeypatch.setattr(warm, "_slots", {})
-    monkeypatch.setattr(warm, "request", asked.append)
+    monkeypatch.setattr(warm, "request", lambda name, dtype: asked.append(name))
     return asked
 
 

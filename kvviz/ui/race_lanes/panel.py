@@ -100,7 +100,7 @@ def _start(run: Run) -> None:
 
 
 def wish_for(run: Run, length: int | None, new: int | None, repeats: int | None = None) -> Wish:
-    return Wish(run.model.name, run.prompt, new or NEW_TOKENS, repeats, length, run.sampling)
+    return Wish(run.model.name, run.prompt, new or NEW_TOKENS, repeats, length, run.sampling, run.model.dtype)
 
 
 def why_not(run: Run) -> str | None:

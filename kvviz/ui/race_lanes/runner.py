@@ -36,6 +36,7 @@ class Wish:
     repeats: int | None = None  # None: as many as are cheap
     length: int | None = None
     sampling: Sampling = field(default_factory=Sampling)
+    dtype: str = "float32"
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class Racer:
 
     def _work(self, key: str, wish: Wish, stop: threading.Event, waits: bool) -> None:
         try:
-            model = warm.model(wish.model)
+            model = warm.model(wish.model, wish.dtype)
             from kvviz.engine import race as engine  # torch is there now
 
             with line_of(wish.model).turn(
