@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -123,7 +124,7 @@ def _read(found: catalog.Entry, where: torch.device, dtype: str) -> LoadedModel:
     memory.check(found, str(where), dtype)
     transformers_logging.disable_progress_bar()
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    _check_layers(config, found.name)
+    _check_kind(config)
     module, report = AutoModelForCausalLM.from_pretrained(
         folder,
         config=config,
@@ -136,30 +137,71 @@ def _read(found: catalog.Entry, where: torch.device, dtype: str) -> LoadedModel:
     if report["missing_keys"]:  # transformers fills these with random numbers and goes on
         raise Refusal("weights_incomplete", model=found.name, missing=len(report["missing_keys"]))
     positions, trained = catalog.positions_of(raw)
+    windows = _windows(config)
     limit = trained if positions == "learned" else _rotary_limit(config)
-    return _finish(module.eval().to(where), Vocabulary(folder), found.name, positions, trained, limit, dtype, where)
+    if len(set(windows)) > 1 and not _takes_masks_by_kind(module):  # what it would hide it has to keep in view
+        limit, windows = min(limit, *filter(None, windows)), ()
+    module = module.eval().to(where)
+    return _finish(module, Vocabulary(folder), found.name, positions, trained, limit, dtype, where, windows=windows)
 
 
-def _check_layers(config, name: str) -> None:
-    """Every layer must keep K and V of every position: no recurrent or chunked layers."""
+def _check_kind(config) -> None:
+    """Every layer must keep K and V of every position, look back only, and do nothing to the scores but scale them.
+
+    Raises Refusal "recurrent", "not_a_decoder" or "not_supported".
+    """
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    if not kinds <= {"full_attention", "sliding_attention"}:
-        raise Refusal("not_supported", kind=config.model_type, model=name)
+    module_class = AutoModelForCausalLM._model_mapping.get(type(config), None)
+    if "linear_attention" in kinds or "mamba" in kinds or getattr(module_class, "_is_stateful", False):
+        raise Refusal("recurrent", kind=config.model_type, path=config.name_or_path)
+    if getattr(config, "use_bidirectional_attention", None):
+        raise Refusal("not_a_decoder", kind=config.model_type, path=config.name_or_path)
+    if not kinds <= {"full_attention", "sliding_attention"} or getattr(config, "attn_logit_softcapping", None):
+        raise Refusal("not_supported", kind=config.model_type)
+
+
+def _windows(config) -> tuple[int, ...]:
+    """For each layer how many of the newest positions a query sees, 0: all; empty if it is all in every layer."""
+    width, kinds = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
+    if not width:
+        return ()
+    if kinds is None:  # Mistral and its like name a window and mean every layer
+        return (width,) * config.num_hidden_layers
+    windows = tuple(width if kind == "sliding_attention" else 0 for kind in kinds)
+    return windows if any(windows) else ()
+
+
+def _takes_masks_by_kind(module: torch.nn.Module) -> bool:
+    """Whether a model that mixes kinds of layers lets the caller hand in a mask for each. Not all of them do."""
+    try:
+        return "attention_mask, dict)" in inspect.getsource(type(module.base_model).forward)
+    except (OSError, TypeError):
+        return False
 
 
 def _rotary_limit(config) -> int:
-    """Positions a rotary model may hold: up to where a window would forget or angles would change."""
+    """Positions a rotary model may hold: up to where angles would change."""
     limit = catalog.ROTARY_LIMIT
-    if window := getattr(config, "sliding_window", None):
-        limit = min(limit, int(window))
     rope = getattr(config, "rope_parameters", None) or {}
-    if rope.get("rope_type") in ("dynamic", "longrope"):  # past this the angles of old keys would be stale
-        original = rope.get("original_max_position_embeddings") or config.max_position_embeddings
-        limit = min(limit, int(original))
+    for one in (rope, *(r for r in rope.values() if isinstance(r, dict))):  # some have angles for each kind of layer
+        if one.get("rope_type") in ("dynamic", "longrope"):  # past this the angles of old keys would be stale
+            original = one.get("original_max_position_embeddings") or config.max_position_embeddings
+            limit = min(limit, int(original))
     return limit
 
 
-def _finish(module, vocabulary, name, positions, trained, limit, dtype, where, random_weights=False) -> LoadedModel:
+def _scale(module: torch.nn.Module) -> float:
+    """What the first layer multiplies Q·K by, from the layer itself; 0 if it does not say."""
+    for part in module.modules():
+        scale = getattr(part, "scaling", None)
+        if getattr(part, "layer_idx", None) == 0 and isinstance(scale, float):
+            return scale
+    return 0.0
+
+
+def _finish(
+    module, vocabulary, name, positions, trained, limit, dtype, where, *, random_weights=False, windows=()
+) -> LoadedModel:
     config = module.config
     heads = config.num_attention_heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
@@ -183,6 +225,8 @@ def _finish(module, vocabulary, name, positions, trained, limit, dtype, where, r
         weight_bytes=sum(p.numel() * p.element_size() for p in weights),
         eos_id=eos[0] if isinstance(eos, list) else eos,
         random_weights=random_weights,
+        attention_scale=_scale(module),
+        windows=windows,
     )
     for p in module.parameters():
         p.requires_grad_(False)
