@@ -19,7 +19,14 @@ os.environ["KVVIZ_CACHE"] = str(Path(_scratch.name) / "empty-cache")
 os.environ["KVVIZ_OFFLINE_LOG"] = str(Path(_scratch.name) / "outside.log")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(OFFLINE), os.environ.get("PYTHONPATH")]))
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-for _name in ("KVVIZ_MODEL", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE"):
+for _name in (
+    "KVVIZ_MODEL",
+    "KVVIZ_DEVICE",
+    "KVVIZ_DTYPE",
+    "HF_HUB_CACHE",
+    "HUGGINGFACE_HUB_CACHE",
+    "TRANSFORMERS_CACHE",
+):
     os.environ.pop(_name, None)
 
 sys.path.insert(0, str(OFFLINE))

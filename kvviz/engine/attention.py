@@ -20,6 +20,7 @@ from transformers.masking_utils import sdpa_mask
 
 from kvviz.engine import masks
 from kvviz.models.loading import LoadedModel
+from kvviz.records.facts import ModelFacts
 from kvviz.refusal import Refusal
 
 NAME = "kvviz"
@@ -37,6 +38,7 @@ class LayerCapture:
     v: torch.Tensor  # (1, Hkv, T, D)
     mask: torch.Tensor  # (1, 1, Tq, T) bool
     scale: float
+    window: int = 0  # newest keys that the layer says it sees, 0: all
 
 
 @dataclass
@@ -73,7 +75,8 @@ def _attention(module, query, key, value, attention_mask=None, scaling=None, dro
     if sink is not None:
         mask = attention_mask if attention_mask is not None else masks.causal(Tq, T, query.device)
         scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-        sink.layers.append(LayerCapture(module.layer_idx, query, key, value, mask, scale))
+        window = kwargs.get("sliding_window") or 0
+        sink.layers.append(LayerCapture(module.layer_idx, query, key, value, mask, scale, window))
     out = scaled_dot_product_attention(
         query, key, value, attn_mask=attention_mask, scale=scaling, enable_gqa=query.shape[1] != key.shape[1]
     )
@@ -118,6 +121,23 @@ def weights(capture: LayerCapture) -> torch.Tensor:
     if Tq > 1 or not mask.all():
         scores = scores.masked_fill(~mask, float("-inf"))
     return scores.softmax(dim=-1)
+
+
+def check(layers: list[LayerCapture], facts: ModelFacts, wanted: list[torch.Tensor]) -> None:
+    """That the pass went as the facts say: each layer once, through the mask meant for it, in the shapes stated.
+
+    Raises Refusal "not_supported": a picture of a model that does it otherwise would be wrong.
+    """
+    windows = facts.windows or (0,) * facts.layers
+    right = [c.layer for c in layers] == list(range(facts.layers))
+    for c, mask, window in zip(layers, wanted, windows, strict=False):
+        T = mask.shape[-1]
+        right = right and c.k.shape == c.v.shape == (1, facts.kv_heads, T, facts.head_dim)
+        right = right and c.q.shape == (1, facts.heads, mask.shape[-2], facts.head_dim)
+        right = right and (c.mask is mask or torch.equal(c.mask, mask))
+        right = right and min(c.window or T, T) == min(window or T, T)  # the layer's own word for it
+    if not right:
+        raise Refusal("not_supported", kind=facts.architecture)
 
 
 def as_half(tensor: torch.Tensor) -> np.ndarray:

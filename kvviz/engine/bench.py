@@ -38,6 +38,8 @@ FIGURE_STEPS = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="F", help="also write everything to F")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and no long race at GPT-2 small's size")
+    parser.add_argument("--device", help="cpu, cuda, cuda:1, mps (default: KVVIZ_DEVICE, else the best there is)")
+    parser.add_argument("--dtype", help="float32, float16 or bfloat16 (default: KVVIZ_DTYPE, else float32)")
     parser.add_argument("--only", choices=("capture", "run", "token", "race", "figures"), action="append")
 
 
@@ -45,10 +47,12 @@ def run(chosen: argparse.Namespace) -> int:
     """Prints a table; exit status 0 also when a target is missed: a busy machine is not a fault."""
     wanted = set(chosen.only or ("capture", "run", "token", "race", "figures"))
     rounds = 5 if chosen.quick else ROUNDS
-    story, small = load("story-gpt2"), random_gpt2_small()
-    found: dict[str, object] = {"machine": asdict(story.machine), "rounds": rounds}
+    where = {"device": chosen.device, "dtype": chosen.dtype}
+    story, small = load("story-gpt2", **where), random_gpt2_small(**where)
+    dtype = story.facts.dtype
+    found: dict[str, object] = {"machine": asdict(story.machine), "dtype": dtype, "rounds": rounds}
     m = story.machine
-    print(f"{m.device_name} ({m.device}), {m.threads} threads, {m.system}")
+    print(f"{m.device_name} (device {m.device}, dtype {dtype}), {m.threads} threads, {m.system}")
     print(f"Python {m.python}, torch {m.torch}, transformers {m.transformers}; GPT-2 small's size: random weights\n")
     for name, job in (
         ("capture", lambda: [capture(model, rounds) for model in (small, story)]),

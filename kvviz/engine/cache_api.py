@@ -33,12 +33,13 @@ def forward(
     module: torch.nn.Module,
     ids: torch.Tensor,
     positions: torch.Tensor,
-    mask: torch.Tensor,
+    mask: torch.Tensor | dict[str, torch.Tensor],
     cache: Cache | None,
     keep: int = 1,
 ) -> torch.Tensor:
     """Logits of the last `keep` rows (0: all). ids, positions (1, Tq); mask (1, 1, Tq, T) -> (1, keep, V).
 
+    A model that mixes kinds of layers takes a mask for each kind, by its name.
     The cache, if any, grows in place. Without one nothing is kept.
     """
     carried = {} if cache is None else {argument_name(type(module)): cache}

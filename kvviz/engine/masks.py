@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 
@@ -14,3 +16,25 @@ def causal(Tq: int, T: int, device: torch.device | str = "cpu") -> torch.Tensor:
     if not 0 < Tq <= T:
         raise ValueError(f"{Tq} queries cannot be the last of {T} positions")
     return torch.ones(Tq, T, dtype=torch.bool, device=device).tril(T - Tq)[None, None]
+
+
+def window(Tq: int, T: int, width: int, device: torch.device | str = "cpu") -> torch.Tensor:
+    """(1, 1, Tq, T) bool: `causal`, and of that only the `width` newest keys, the query's own included.
+
+    The query at position i sees the keys at j with 0 <= i - j < width. What lies further back stays stored.
+    """
+    if width < 1:
+        raise ValueError(f"through a window of {width} nothing is seen")
+    return causal(Tq, T, device).triu(T - Tq - width + 1)
+
+
+def by_layer(windows: Sequence[int], Tq: int, T: int, device: torch.device | str = "cpu") -> list[torch.Tensor]:
+    """The mask of each layer, by its window (0: none). Layers of a kind share one tensor."""
+    made = {w: window(Tq, T, w, device) if w else causal(Tq, T, device) for w in set(windows)}
+    return [made[w] for w in windows]
+
+
+def by_kind(windows: Sequence[int], layers: Sequence[torch.Tensor]) -> torch.Tensor | dict[str, torch.Tensor]:
+    """The masks of `by_layer` as transformers takes them: one alone, or of a model that mixes kinds one a kind."""
+    kinds = {"sliding_attention" if w else "full_attention": m for w, m in zip(windows, layers, strict=True)}
+    return kinds if len(kinds) > 1 else layers[0]

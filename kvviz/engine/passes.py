@@ -10,7 +10,6 @@ import torch
 from kvviz.engine import attention, cache_api, limits, masks
 from kvviz.engine.timing import timed
 from kvviz.models.loading import LoadedModel
-from kvviz.refusal import Refusal
 
 LONGEST_WARM_UP = 128
 
@@ -37,14 +36,21 @@ def run_pass(
     Tq, T = len(ids), start + len(ids)
     fed = torch.tensor([list(ids)], dtype=torch.long, device=model.device)  # (1, Tq)
     positions = torch.arange(start, T, device=model.device)[None]  # (1, Tq)
-    mask = masks.causal(Tq, T, model.device)  # (1, 1, Tq, T)
+    wanted, mask = _masks(model, Tq, T)  # (1, 1, Tq, T) each
     with model.lock, attention.listening(listen) as sink:
         with timed(model.device) as watch:
             logits = cache_api.forward(model.module, fed, positions, mask, cache)  # (1, 1, V)
-        if sink is not None and [c.layer for c in sink.layers] != list(range(model.facts.layers)):
-            raise Refusal("not_supported", kind=model.facts.architecture)
+        if sink is not None:
+            attention.check(sink.layers, model.facts, wanted)
     layers, hidden = (sink.layers, sink.hidden) if sink is not None else ([], None)
     return Pass(logits[0, -1].float().cpu(), watch.ms, layers, hidden)
+
+
+def _masks(model: LoadedModel, Tq: int, T: int) -> tuple[list[torch.Tensor], torch.Tensor | dict[str, torch.Tensor]]:
+    """The mask of each layer, and the same as transformers takes them."""
+    windows = model.facts.windows or (0,) * model.facts.layers
+    layers = masks.by_layer(windows, Tq, T, model.device)
+    return layers, masks.by_kind(windows, layers)
 
 
 @torch.inference_mode()
@@ -62,7 +68,7 @@ def predictions(model: LoadedModel, ids: Sequence[int], done: Pass) -> tuple[tor
             return torch.cat([r[0] for r in rows]), torch.cat([r[1] for r in rows])
     fed = torch.tensor([list(ids)], dtype=torch.long, device=model.device)
     positions = torch.arange(len(ids), device=model.device)[None]
-    mask = masks.causal(len(ids), len(ids), model.device)
+    _, mask = _masks(model, len(ids), len(ids))
     with model.lock:
         return _best(cache_api.forward(model.module, fed, positions, mask, None, keep=0)[0])
 

@@ -15,7 +15,7 @@ from itertools import cycle, islice
 
 import numpy as np
 
-from kvviz.engine import attention, cache_api, limits, proofs
+from kvviz.engine import attention, cache_api, failures, limits, proofs
 from kvviz.engine.passes import Pass, run_pass, warm_up
 from kvviz.engine.sampling import Sampler
 from kvviz.models.device import allocator
@@ -89,6 +89,7 @@ def prompt_ids(model: LoadedModel, prompt: str, new: int, length: int | None = N
     return list(islice(cycle(said), length))
 
 
+@failures.ends_with_a_sentence
 def race(
     model: LoadedModel,
     prompt: str,
@@ -106,7 +107,7 @@ def race(
 
     `repeats` None: `least_repeats`, more while they fit in `budget_s` seconds. `length` says the prompt again, or
     cuts it, to so many tokens. `stop` is looked at between tokens. Raises a Refusal from `limits.check_prompt`
-    or `sampling.check` at the first `next`.
+    or `sampling.check` at the first `next`, later "out_of_memory", "device_failed" or "device_lost".
     """
     ids = prompt_ids(model, prompt, new, length)
     sampling = sampling or Sampling()
@@ -192,6 +193,7 @@ def _warm(model: LoadedModel, ids: list[int], new: int, run: Run) -> None:
                     lane.step(fed)
 
 
+@failures.ends_with_a_sentence
 def waits(
     model: LoadedModel,
     prompt: str,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
-from kvviz.engine import cache_api, limits, proofs
+from kvviz.engine import cache_api, failures, limits, proofs
 from kvviz.engine.attention import to_arrays
 from kvviz.engine.passes import Pass, predictions, run_pass, warm_up
 from kvviz.engine.sampling import Sampler, candidates
@@ -28,7 +28,8 @@ class Session:
     """`prefill()` once, then `decode_one_token()` for as long as there is `room`.
 
     `compare` may be switched between steps. `capture=False` leaves the arrays of a record empty (Tq = 0):
-    for timing only. A pass that raises leaves the session where it was before it.
+    for timing only. A pass that raises leaves the session where it was before it; only memory that runs out or a
+    device that fails ends it: its cache goes, `room` is 0, what was recorded stays.
     """
 
     def __init__(
@@ -71,6 +72,11 @@ class Session:
         return self._run
 
     @property
+    def ended(self) -> bool:
+        """A pass broke this session for good; `room` is 0 for that reason and no other."""
+        return self._broken
+
+    @property
     def room(self) -> int:
         """How many more tokens can be chosen before positions or memory end. 0: `decode_one_token` refuses."""
         facts, run = self.model.facts, self._run
@@ -87,18 +93,24 @@ class Session:
         with self._lock:
             if self._run.steps:
                 raise RuntimeError("this session has been prefilled; a new run takes a new session")
-            warm_up(self.model, self._run.P)
-            return self._step(self._ids)
+
+            def work() -> StepRecord:
+                warm_up(self.model, self._run.P)
+                return self._step(self._ids)
+
+            return self._run_or_end(work)
 
     def decode_one_token(self) -> StepRecord:
         """Pass s >= 1: the token chosen last goes in alone.
 
-        Raises Refusal "limit_reached", "limit_reached_rotary", "run_full" or "session_broken".
+        Raises Refusal "limit_reached", "limit_reached_rotary", "run_full" or "session_broken"; as `prefill` does,
+        "out_of_memory", "device_failed" or "device_lost".
         """
         with self._lock:
             if not self._run.steps:
                 raise RuntimeError("prefill comes first")
-            return self._step([self._run.steps[-1].chosen])
+            fed = [self._run.steps[-1].chosen]
+            return self._run_or_end(lambda: self._step(fed))
 
     def advance(self, to: int, stop: Callable[[], bool] = lambda: False) -> Run:
         """Go on until the run has `to` passes, `stop()` says so between two of them, or there is no room.
@@ -116,6 +128,9 @@ class Session:
         Neither touches this session's run nor depends on it. Here Tq is the prefix, and T in a record's
         `kv_shape` is 0.
         """
+        return failures.each_or_end(self.model, self._without_cache(n))
+
+    def _without_cache(self, n: int) -> Iterator[StepRecord]:
         model, sampler, ids = self.model, Sampler(self._run.sampling), list(self._ids)
         limits.check_prompt(model, self._run.prompt, n, keep_bytes=None)
         warm_up(model, len(ids))
@@ -130,8 +145,6 @@ class Session:
     def _step(self, fed: list[int]) -> StepRecord:
         """One pass, recorded; on any error the cache goes back to the last step's end."""
         index, before = len(self._run.steps), self._run.length
-        if self._broken:
-            raise Refusal("session_broken", step=index)
         needed = limits.record_bytes(self.model.facts, len(fed), before + len(fed)) if self.capture else 0
         if self._kept + needed > self.keep_bytes:
             raise Refusal("run_full", bytes=self._kept, limit=self.keep_bytes, step=index)
@@ -159,6 +172,16 @@ class Session:
         self._run = dataclasses.replace(longer, compared=(index == 0 or self._run.compared) and twin is not None)
         self._kept += needed
         return step
+
+    def _run_or_end(self, work: Callable[[], StepRecord]) -> StepRecord:
+        """`work()`. Out of memory, or with the device failing: no more passes, and the cache's memory goes back."""
+        if self._broken:
+            raise Refusal("session_broken", step=len(self._run.steps))
+
+        def end() -> None:
+            self._cache, self._broken = cache_api.new_cache(), True
+
+        return failures.run_or_end(self.model, work, end)
 
     def _go_back(self, length: int) -> None:
         """The cache as it was when it held `length` positions; if that cannot be had, no more steps."""

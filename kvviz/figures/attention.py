@@ -185,15 +185,16 @@ def square_table(run: Run, step: int, layer: int, head: int, *, words: Mapping[s
 
 def square_values(run: Run, step: int, layer: int, head: int) -> dict[str, object]:
     P, T = run.P, run.P + step
+    visible = sum(run.model.visible(layer, i) for i in range(P))  # P(P + 1) / 2 where no window hides more
     return {
         "case": "prefill" if step == 0 else "decode",
         "P": P,
         "T": T,
         "layer": layer,
         "head": head,
-        "visible": text.count(P * (P + 1) // 2),
+        "visible": text.count(visible),
         "cells": text.count(P * P),
-        "masked": text.count(P * (P - 1) // 2),
+        "masked": text.count(P * P - visible),
         "stitched": step,
         "token": text.token(run, run.ids[T - 1]),
         "next_token": text.token(run, run.ids[T]),

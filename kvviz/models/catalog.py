@@ -134,10 +134,10 @@ def weight_files(folder: Path) -> list[Path]:
         return []
     try:
         names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
         return []
-    shards = [folder / str(name) for name in sorted(names)]
-    return shards if all(s.is_file() for s in shards) else []
+    shards = [folder / str(name) for name in sorted(names, key=str)]
+    return shards if all(s.parent == folder and s.is_file() for s in shards) else []  # none from elsewhere
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
@@ -231,6 +231,8 @@ def _folder_entry(name: str, path: Path) -> Entry:
 def positions_of(config: dict) -> tuple[Literal["learned", "rotary"], int]:
     """How a model of this config tells positions apart, and how many it was trained on."""
     kind = config.get("model_type")
+    if config.get("alibi"):  # Falcon with a bias on the scores instead: its config names rotary angles all the same
+        raise Refusal("not_supported", kind=kind or "?")
     if kind in LEARNED:
         return "learned", _count(config.get(LEARNED[kind]) or config.get("n_ctx") or 1024, kind)
     if config.get("rope_parameters") or config.get("rope_theta") or config.get("rotary_pct") or kind in _ROTARY:
@@ -243,6 +245,43 @@ def _count(value: object, kind: object) -> int:
         raise Refusal("not_supported", kind=kind or "?")
     return value
 
+
+def _check_numbers(config: dict, path: str) -> None:
+    """Sizes that no model has would be believed until memory ends. Raises Refusal "folder_bad_number"."""
+    for key, most in _MOST.items():
+        value = config.get(key)
+        if value is not None and not (type(value) is int and 1 <= value <= most):
+            raise Refusal("folder_bad_number", path=path, key=key, value=json.dumps(value)[:60])
+    heads, groups = config.get("num_attention_heads"), config.get("num_key_value_heads")
+    if heads and groups and heads % groups:
+        raise Refusal("folder_bad_number", path=path, key="num_key_value_heads", value=f"{groups} ({heads} heads)")
+
+
+def _check_weights(config: dict, path: Path) -> None:
+    """Where the file lacks tensors, transformers makes them, whatever memory that takes, before anybody can say no.
+
+    The embedding and a square matrix a layer are less than any model has. Raises Refusal "weights_too_small".
+    """
+    sizes = [config.get(a) or config.get(b) or 0 for a, b in _SIZES]
+    vocab, width, layers = sizes
+    needed, held = vocab * width + layers * width**2, sum(f.stat().st_size for f in weight_files(path))
+    if needed > held:  # a value takes a byte at least
+        raise Refusal("weights_too_small", path=str(path), bytes=held, needed=needed)
+
+
+_SIZES = (("vocab_size", "vocab_size"), ("hidden_size", "n_embd"), ("num_hidden_layers", "n_layer"))
+
+# Families that carry a state along, in all layers or some, and whose configs need not say so in `layer_types`.
+_RECURRENT = {
+    *("mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm", "recurrent_gemma", "jamba", "bamba", "zamba", "zamba2"),
+    *("falcon_h1", "nemotron_h", "granitemoehybrid"),
+}
+_MOST = {
+    **dict.fromkeys(("num_hidden_layers", "n_layer"), 1_000),
+    **dict.fromkeys(("num_attention_heads", "n_head", "num_key_value_heads", "head_dim"), 100_000),
+    **dict.fromkeys(("hidden_size", "n_embd"), 1_000_000),
+    **dict.fromkeys(("vocab_size", "max_position_embeddings", "n_positions", "sliding_window"), 1_000_000_000),
+}
 
 # Rotary families whose older configs do not mention it.
 _ROTARY = {"llama", "mistral", "qwen2", "qwen3", "gemma", "phi", "phi3", "gpt_neox", "stablelm", "olmo", "smollm3"}
@@ -258,7 +297,7 @@ def inspect_folder(path: Path) -> dict:
         raise Refusal("folder_no_config", path=shown)
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, OSError):
+    except (ValueError, OSError, RecursionError):  # brackets in brackets without end
         config = None
     if not isinstance(config, dict):
         raise Refusal("folder_no_config", path=shown)
@@ -268,10 +307,15 @@ def inspect_folder(path: Path) -> dict:
     kind = str(classes[0]) if isinstance(classes, list) and classes else ""
     if not (kind.endswith("ForCausalLM") or kind == "GPT2LMHeadModel") or config.get("is_encoder_decoder"):
         raise Refusal("not_a_decoder", kind=kind or config.get("model_type") or "?", path=shown)
+    kinds = config.get("layer_types") or config.get("layers_block_type") or config.get("block_types") or []
+    if config.get("model_type") in _RECURRENT or {"linear_attention", "mamba", "recurrent"} & {str(k) for k in kinds}:
+        raise Refusal("recurrent", kind=kind, path=shown)
+    _check_numbers(config, shown)
     positions_of(config)
     if not weight_files(path):
         pickled = any(path.glob("*.bin")) or any(path.glob("*.pt")) or any(path.glob("*.pth"))
         raise Refusal("folder_pickled" if pickled else "folder_no_weights", path=shown)
+    _check_weights(config, path)
     if not tokenizer_files(path):
         raise Refusal("folder_no_tokenizer", path=shown)
     return config

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 from transformers.utils import logging as transformers_logging
 
-from kvviz.models import catalog, device
+from kvviz.models import catalog, device, memory
 from kvviz.models.turns import Turns
 from kvviz.models.vocabulary import Vocabulary
 from kvviz.records.facts import MachineFacts, ModelFacts
@@ -59,15 +60,17 @@ _loaded: OrderedDict[tuple, _Once] = OrderedDict()
 _guard = threading.Lock()
 
 
-def load(name: str, *, device: str | None = None, dtype: str = "float32") -> LoadedModel:
-    """The model of that catalogue name, from disk, never from the network.
+def load(name: str, *, device: str | None = None, dtype: str | None = None) -> LoadedModel:
+    """The model of that catalogue name, from disk, never from the network. Device and dtype: as `device` has them.
 
-    Raises a Refusal: "unknown_model", "not_on_disk", or what `catalog.inspect_folder` found.
+    Raises a Refusal: "unknown_model", "not_on_disk", what `catalog.inspect_folder` found, "bad_device", "bad_dtype",
+    "dtype_not_here", "no_memory_for_model".
     """
     found = catalog.entry(name)
     if found.path is None:
         raise Refusal("not_on_disk", model=name)
-    where = _device.pick(device)
+    where, dtype = _device.pick(device), dtype or _device.owner_dtype()
+    _device.check_dtype(dtype, where)
     key = (found.path, str(where), dtype)
     with _guard:
         mine = key not in _loaded
@@ -91,6 +94,13 @@ def load(name: str, *, device: str | None = None, dtype: str = "float32") -> Loa
     return once.model
 
 
+def forget(kind: str) -> None:
+    """Loads anew what was on devices of that kind ("cuda"), once asked for. Runs that go on keep their own."""
+    with _guard:
+        for key in [k for k in _loaded if k[1].split(":")[0] == kind]:
+            del _loaded[key]
+
+
 _device = device  # `load` has a parameter of that name
 
 
@@ -98,9 +108,11 @@ def _read_or_refuse(found: catalog.Entry, where: torch.device, dtype: str) -> Lo
     """`_read`, with whatever the libraries raise over a damaged file turned into a sentence."""
     try:
         return _read(found, where, dtype)
-    except (Refusal, MemoryError):
+    except Refusal:
         raise
     except Exception as error:  # tokenizers and safetensors raise bare ones
+        if device.is_out_of_memory(error):
+            raise Refusal("no_memory_after_all", model=found.name, dtype=dtype, device=str(where)) from None
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
         raise Refusal("load_failed", model=found.name, reason=reason) from error
 
@@ -108,12 +120,11 @@ def _read_or_refuse(found: catalog.Entry, where: torch.device, dtype: str) -> Lo
 def _read(found: catalog.Entry, where: torch.device, dtype: str) -> LoadedModel:
     folder = found.path
     assert folder is not None
-    if dtype not in DTYPES:
-        raise Refusal("bad_dtype", dtype=dtype)
     raw = catalog.inspect_folder(folder)
+    memory.check(found, str(where), dtype)
     transformers_logging.disable_progress_bar()
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    _check_layers(config, found.name)
+    _check_kind(config)
     module, report = AutoModelForCausalLM.from_pretrained(
         folder,
         config=config,
@@ -126,30 +137,71 @@ def _read(found: catalog.Entry, where: torch.device, dtype: str) -> LoadedModel:
     if report["missing_keys"]:  # transformers fills these with random numbers and goes on
         raise Refusal("weights_incomplete", model=found.name, missing=len(report["missing_keys"]))
     positions, trained = catalog.positions_of(raw)
+    windows = _windows(config)
     limit = trained if positions == "learned" else _rotary_limit(config)
-    return _finish(module.eval().to(where), Vocabulary(folder), found.name, positions, trained, limit, dtype, where)
+    if len(set(windows)) > 1 and not _takes_masks_by_kind(module):  # what it would hide it has to keep in view
+        limit, windows = min(limit, *filter(None, windows)), ()
+    module = module.eval().to(where)
+    return _finish(module, Vocabulary(folder), found.name, positions, trained, limit, dtype, where, windows=windows)
 
 
-def _check_layers(config, name: str) -> None:
-    """Every layer must keep K and V of every position: no recurrent or chunked layers."""
+def _check_kind(config) -> None:
+    """Every layer must keep K and V of every position, look back only, and do nothing to the scores but scale them.
+
+    Raises Refusal "recurrent", "not_a_decoder" or "not_supported".
+    """
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    if not kinds <= {"full_attention", "sliding_attention"}:
-        raise Refusal("not_supported", kind=config.model_type, model=name)
+    module_class = AutoModelForCausalLM._model_mapping.get(type(config), None)
+    if "linear_attention" in kinds or "mamba" in kinds or getattr(module_class, "_is_stateful", False):
+        raise Refusal("recurrent", kind=config.model_type, path=config.name_or_path)
+    if getattr(config, "use_bidirectional_attention", None):
+        raise Refusal("not_a_decoder", kind=config.model_type, path=config.name_or_path)
+    if not kinds <= {"full_attention", "sliding_attention"} or getattr(config, "attn_logit_softcapping", None):
+        raise Refusal("not_supported", kind=config.model_type)
+
+
+def _windows(config) -> tuple[int, ...]:
+    """For each layer how many of the newest positions a query sees, 0: all; empty if it is all in every layer."""
+    width, kinds = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
+    if not width:
+        return ()
+    if kinds is None:  # Mistral and its like name a window and mean every layer
+        return (width,) * config.num_hidden_layers
+    windows = tuple(width if kind == "sliding_attention" else 0 for kind in kinds)
+    return windows if any(windows) else ()
+
+
+def _takes_masks_by_kind(module: torch.nn.Module) -> bool:
+    """Whether a model that mixes kinds of layers lets the caller hand in a mask for each. Not all of them do."""
+    try:
+        return "attention_mask, dict)" in inspect.getsource(type(module.base_model).forward)
+    except (OSError, TypeError):
+        return False
 
 
 def _rotary_limit(config) -> int:
-    """Positions a rotary model may hold: up to where a window would forget or angles would change."""
+    """Positions a rotary model may hold: up to where angles would change."""
     limit = catalog.ROTARY_LIMIT
-    if window := getattr(config, "sliding_window", None):
-        limit = min(limit, int(window))
     rope = getattr(config, "rope_parameters", None) or {}
-    if rope.get("rope_type") in ("dynamic", "longrope"):  # past this the angles of old keys would be stale
-        original = rope.get("original_max_position_embeddings") or config.max_position_embeddings
-        limit = min(limit, int(original))
+    for one in (rope, *(r for r in rope.values() if isinstance(r, dict))):  # some have angles for each kind of layer
+        if one.get("rope_type") in ("dynamic", "longrope"):  # past this the angles of old keys would be stale
+            original = one.get("original_max_position_embeddings") or config.max_position_embeddings
+            limit = min(limit, int(original))
     return limit
 
 
-def _finish(module, vocabulary, name, positions, trained, limit, dtype, where, random_weights=False) -> LoadedModel:
+def _scale(module: torch.nn.Module) -> float:
+    """What the first layer multiplies Q·K by, from the layer itself; 0 if it does not say."""
+    for part in module.modules():
+        scale = getattr(part, "scaling", None)
+        if getattr(part, "layer_idx", None) == 0 and isinstance(scale, float):
+            return scale
+    return 0.0
+
+
+def _finish(
+    module, vocabulary, name, positions, trained, limit, dtype, where, *, random_weights=False, windows=()
+) -> LoadedModel:
     config = module.config
     heads = config.num_attention_heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
@@ -173,21 +225,25 @@ def _finish(module, vocabulary, name, positions, trained, limit, dtype, where, r
         weight_bytes=sum(p.numel() * p.element_size() for p in weights),
         eos_id=eos[0] if isinstance(eos, list) else eos,
         random_weights=random_weights,
+        attention_scale=_scale(module),
+        windows=windows,
     )
     for p in module.parameters():
         p.requires_grad_(False)
     return LoadedModel(facts, device.machine_facts(where), module, vocabulary, where)
 
 
-def random_gpt2_small(*, device: str | None = None, seed: int = 0) -> LoadedModel:
+def random_gpt2_small(*, device: str | None = None, dtype: str | None = None, seed: int = 0) -> LoadedModel:
     """GPT-2 small's config with random weights, for timing: 124,439,808 parameters that say nothing.
 
     Reads text with story-gpt2's vocabulary; ids above its 4,096 have no text and read `<id>`.
     """
-    where = _device.pick(device)
+    where, dtype = _device.pick(device), dtype or _device.owner_dtype()
+    _device.check_dtype(dtype, where)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        module = GPT2LMHeadModel(GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)).eval().to(where)
+        module = GPT2LMHeadModel(GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)).eval()
+    module = module.to(where, DTYPES[dtype])
     vocabulary = Vocabulary(Path(catalog.BUILTIN / "story-gpt2"))
     name = "random GPT-2 small"
-    return _finish(module, vocabulary, name, "learned", 1024, 1024, "float32", where, random_weights=True)
+    return _finish(module, vocabulary, name, "learned", 1024, 1024, dtype, where, random_weights=True)

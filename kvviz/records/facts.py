@@ -27,6 +27,17 @@ class ModelFacts:
     weight_bytes: int
     eos_id: int | None
     random_weights: bool = False  # made for timing, says nothing sensible
+    attention_scale: float = 0.0  # what Q·K is multiplied by in layer 0; left out, it is 1/√D
+    windows: tuple[int, ...] = ()  # newest positions that a query sees in each layer, 0: all; empty: all in every one
+
+    def __post_init__(self) -> None:
+        if not self.attention_scale:
+            object.__setattr__(self, "attention_scale", self.head_dim**-0.5)
+
+    def visible(self, layer: int, position: int) -> int:
+        """How many keys the query at `position` sees in that layer, its own included."""
+        window = self.windows[layer] if self.windows else 0
+        return min(position + 1, window) if window else position + 1
 
     @property
     def kv_bytes_per_token(self) -> int:

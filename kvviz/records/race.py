@@ -89,7 +89,7 @@ class Allocator:
 
     allocated: int
     reserved: int
-    peak: int
+    peak: int | None  # MPS counts none
 
 
 Outcome = Literal["first_only", "measuring", "paid", "even", "lost"]

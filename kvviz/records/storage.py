@@ -27,6 +27,7 @@ from kvviz.refusal import Refusal
 VERSION = 1
 LARGEST = 512 * 2**20  # bytes, packed or unpacked
 MAX_STEPS = 100_000
+_LATER = {"attention_scale", "windows"}  # facts that files of earlier days do not have
 BUNDLED = Path(__file__).parent / "bundled" / "story-gpt2.npz"
 
 # name -> (dtype, dimensions); every file holds exactly these
@@ -205,12 +206,18 @@ def _need(right: bool, part: str) -> None:
 
 
 def _facts(kind: type, raw: Any, part: str) -> Any:
-    """A dataclass of plain values from a dict with exactly its fields, each of its type."""
+    """A dataclass of plain values from a dict with exactly its fields, each of its type; `_LATER` may be missing."""
     _need(isinstance(raw, dict), part)
     fields = {f.name: f.type for f in dataclasses.fields(kind)}
-    _need(raw.keys() == fields.keys(), part)
+    _need(raw.keys() <= fields.keys() and fields.keys() - raw.keys() <= _LATER, part)
+    raw = dict(raw)
     for name, value in raw.items():
         declared = str(fields[name])
+        if declared == "tuple[int, ...]":
+            _need(isinstance(value, list) and len(value) <= 10_000, f"{part}.{name}")
+            _need(all(type(v) is int and 0 <= v < 2**63 for v in value), f"{part}.{name}")
+            raw[name] = tuple(value)
+            continue
         kinds: tuple[type, ...] = (str,)
         if declared.startswith("int"):
             kinds = (int, type(None)) if "None" in declared else (int,)
@@ -239,6 +246,8 @@ def _assemble(a: dict[str, np.ndarray], source: str) -> Run:
     _need(model.positions in ("learned", "rotary"), "model.positions")
     _need(min(model.layers, model.heads, model.kv_heads, model.head_dim, model.vocab_size) > 0, "model")
     _need(model.heads % model.kv_heads == 0, "model.kv_heads")
+    _need(model.attention_scale > 0, "model.attention_scale")
+    _need(len(model.windows) in (0, model.layers), "model.windows")
     _need(all(v >= 0 for v in vars(model).values() if type(v) is int), "model")
     for name, kind in {"key": str, "prompt": str, "created": str, "compared": bool, "repeats": int}.items():
         _need(type(header[name]) is kind, name)

@@ -8,8 +8,10 @@ def kv_bytes(layers: int, kv_heads: int, head_dim: int, positions: int, value_by
     return 2 * layers * kv_heads * head_dim * positions * batch * value_bytes
 
 
-def human(n: int) -> str:
-    """Bytes in binary units, three significant digits: 1.69 MiB, 1.00 GiB. Below 1 KiB: `n bytes`."""
+def human(n: int | None) -> str:
+    """Bytes in binary units, three significant digits: 1.69 MiB, 1.00 GiB. Below 1 KiB: `n bytes`. None: `n/a`."""
+    if n is None:
+        return "n/a"
     value, unit = float(n), "bytes"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:

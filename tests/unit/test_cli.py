@@ -99,6 +99,8 @@ def test_sampling_and_folder(capsys, tiny_folder):
         (["a", "--model", "story-gpt2", "--out", "/nowhere/run.npz"], "There is no folder /nowhere."),
         (["a", "--model", "story-gpt2", "--device", "abacus"], "abacus"),
         (["a", "--model", "story-gpt2", "--device", "cuda:99"], "cuda:99"),
+        (["a", "--model", "story-gpt2", "--device", "nonsense"], "There is no device nonsense here. There is: "),
+        (["a", "--model", "story-gpt2", "--dtype", "float8"], "float8 is not a number format"),
         (["a\ud800", "--model", "story-gpt2"], "half of a character"),
         (["a", "--model", "story-gpt2", "--new", "0"], "at least one new token"),
         (["a", "--model", "story-gpt2", "--new", "1025"], "New tokens that fit: 1,024, not 1,025"),
@@ -148,3 +150,25 @@ def test_bench_is_called_with_its_own_arguments(monkeypatch):
     monkeypatch.setitem(sys.modules, "kvviz.engine.bench", module)
     assert cli.main(["bench", "--rounds", "7"]) == 0
     assert seen == [7]
+
+
+def test_bench_says_where_and_in_which_format(monkeypatch, capsys, tmp_path, tiny_gpt2):
+    from kvviz.engine import bench
+
+    asked = []
+    monkeypatch.setattr(bench, "random_gpt2_small", lambda **where: asked.append(where) or tiny_gpt2)
+    monkeypatch.setattr(bench, "capture", lambda model, rounds: {"model": model.facts.name})
+    file = tmp_path / "found.json"
+    arguments = ["--device", "cpu", "--dtype", "bfloat16", "--only", "capture", "--json", str(file)]
+    assert cli.main(["bench", *arguments]) == 0
+    assert "(device cpu, dtype bfloat16)" in capsys.readouterr().out
+    assert asked == [{"device": "cpu", "dtype": "bfloat16"}]
+    found = json.loads(file.read_text())
+    assert (found["dtype"], found["machine"]["device"]) == ("bfloat16", "cpu")
+
+
+def test_bench_on_a_device_that_is_not_there(capsys):
+    assert cli.main(["bench", "--device", "nonsense"]) == 2
+    said = capsys.readouterr()
+    assert "There is no device nonsense here" in said.err
+    assert "Traceback" not in said.err

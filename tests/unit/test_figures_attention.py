@@ -138,3 +138,15 @@ def test_row_table_and_values_name_the_largest_share():
     assert table[WORDS["origin"]] == ["prompt"] * 5 + ["generated"] * 3
     values = attention.row_values(run, 3, 1, 1)
     assert (values["T"], values["reused"], values["top_position"]) == (8, 7, int(np.argmax(weights)))
+
+
+def test_a_window_hides_more_than_the_triangle():
+    """Five tokens see 15 of 25 cells; through a window of two 1 + 2 + 2 + 2 + 2, in the layer that has one."""
+    import dataclasses
+
+    run = make_run(2, 2, P=5, N=1)
+    model = dataclasses.replace(run.model, windows=(0, 2))
+    run = dataclasses.replace(run, model=model, key="window")
+    full, narrow = (attention.square_values(run, 0, layer, 0) for layer in (0, 1))
+    assert (full["visible"], full["masked"], full["cells"]) == ("15", "10", "25")
+    assert (narrow["visible"], narrow["masked"], narrow["cells"]) == ("9", "16", "25")

@@ -274,29 +274,6 @@ def test_only_a_few_models_are_kept(tmp_path):
     assert Session(first, "a").prefill().length_after == 1  # who still holds it goes on
 
 
-def test_a_llama_folder_with_grouped_queries_and_a_window(tmp_path):
-    """A second family from a folder: its window bounds what the cache may hold."""
-    from transformers import MistralConfig, MistralForCausalLM
-
-    config = MistralConfig(
-        vocab_size=4096, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, head_dim=8, sliding_window=64,
-    )  # fmt: skip
-    folder = tmp_path / "tiny-mistral"
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        MistralForCausalLM(config).save_pretrained(folder)
-    shutil.copy(catalog.BUILTIN / "story-gpt2" / "tokenizer.json", folder)
-    model = load(catalog.name_owner_folder(folder, default=False), device="cpu")
-    assert (model.facts.kv_heads, model.facts.positions, model.facts.max_positions) == (2, "rotary", 64)
-    session = Session(model, "Once upon a time")
-    assert session.room == 60
-    run = session.advance(100)
-    assert run.length == 64
-    assert all(p.verdict == "holds" for s in run.steps for p in s.proofs)
-    assert run.steps[-1].kv_bytes == 64 * 2 * 2 * 2 * 8 * 4
-
-
 def test_a_family_that_ignores_the_registry_is_refused(tmp_path, monkeypatch):
     """A06: no weights is a sentence, never an empty picture or an IndexError."""
     write_tiny_gpt2(tmp_path / "own-way", layers=2, heads=2, width=4)

@@ -241,3 +241,11 @@ def test_a_run_without_passes_still_shows_its_prompt() -> None:
     assert len(header["prompt"][0]) == 9
     assert (header["to"], arrays, header["more"]) == (0, [], False)
     assert header["caller"] == {"language": "en"}
+
+
+def test_scores_are_scaled_as_the_model_scales_them() -> None:
+    """Most models divide by √D; some, as Gemma, by a number of their own."""
+    run = make_run(**PLAYER_CASES["six"])
+    assert read_all(run, Focus())[0].header["model"]["scale"] == pytest.approx(1 / np.sqrt(32))
+    own = dataclasses.replace(run, model=dataclasses.replace(run.model, attention_scale=0.0625), key="own")
+    assert read_all(own, Focus())[0].header["model"]["scale"] == 0.0625

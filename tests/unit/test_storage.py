@@ -172,6 +172,28 @@ def test_an_unchanged_file_passes_through_the_editor(run, data):
     assert_equal_runs(run, storage.load(headed(data, lambda h: None)))
 
 
+def test_a_file_from_before_scales_and_windows_were_kept(run, data):
+    def older(header):
+        assert header["model"].pop("attention_scale") == pytest.approx(32**-0.5)
+        assert header["model"].pop("windows") == []
+
+    opened = storage.load(headed(data, older))
+    assert_equal_runs(run, opened)
+    assert opened.model.attention_scale == 32**-0.5
+    assert opened.model.windows == ()
+
+
+def test_scales_and_windows_are_kept(run, data):
+    windows = (0, 0, 4, 4, 4, 4)
+    model = dataclasses.replace(run.model, attention_scale=0.0625, windows=windows)
+    opened = storage.load(storage.dumps(dataclasses.replace(run, model=model)))
+    assert opened.model == model
+    assert type(opened.model.windows) is tuple
+    assert [opened.model.visible(1, i) for i in (0, 3, 4, 13)] == [1, 4, 5, 14]
+    assert [opened.model.visible(2, i) for i in (0, 3, 4, 13)] == [1, 4, 4, 4]
+    assert [run.model.visible(2, i) for i in (0, 13)] == [1, 14]
+
+
 def test_not_a_recording(tmp_path):
     refused("file_missing", tmp_path / "nowhere.npz")
     refused("file_foreign", b"")
@@ -279,6 +301,11 @@ CONTRADICTIONS = {
     "twins without comparing": lambda d: headed(d, lambda h: h.update(compared=False)),
     "no header fields": lambda d: headed(d, lambda h: h.pop("model")),
     "rope of another kind": lambda d: headed(d, lambda h: h["model"].update(positions="<script>")),
+    "a window in half of the layers": lambda d: headed(d, lambda h: h["model"].update(windows=[8, 8, 8])),
+    "a window below zero": lambda d: headed(d, lambda h: h["model"].update(windows=[0, 0, 0, 0, 0, -8])),
+    "a window in words": lambda d: headed(d, lambda h: h["model"].update(windows="eight!")),
+    "a window that is no number": lambda d: headed(d, lambda h: h["model"].update(windows=[True] * 6)),
+    "a scale that turns attention over": lambda d: headed(d, lambda h: h["model"].update(attention_scale=-0.1)),
     "a limit below zero": lambda d: headed(d, lambda h: h["model"].update(max_positions=-1)),
     "no repeats": lambda d: headed(d, lambda h: h.update(repeats=0)),
     "an embedding too small": lambda d: headed(d, lambda h: h["model"].update(vocab_size=10)),

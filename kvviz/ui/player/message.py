@@ -327,8 +327,8 @@ def build(run: Run, have: Have, focus: Focus, header: dict[str, Any]) -> bytes:
         "run": identity(run), "from": start, "to": stop, "total": N, "more": not done, "P": run.P, "window": WINDOW,
         "model": {
             "name": m.name, "L": m.layers, "H": m.heads, "Hkv": m.kv_heads, "D": m.head_dim, "width": m.width,
-            "vocab": m.vocab_size, "positions": m.positions, "max": m.max_positions, "dtype": m.dtype,
-            "bytes": m.value_bytes, "random": m.random_weights,
+            "scale": m.attention_scale, "vocab": m.vocab_size, "positions": m.positions, "max": m.max_positions,
+            "dtype": m.dtype, "bytes": m.value_bytes, "random": m.random_weights,
         },
         "sampling": {"temperature": run.sampling.temperature, "greedy": run.sampling.greedy},
         "device": run.machine.device_name, "repeats": run.repeats, "recorded": run.recorded,

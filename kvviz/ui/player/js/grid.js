@@ -243,21 +243,26 @@ function drawScoreBars(p, scene, scores) {
   }
 }
 
-// Q·K/√D of the current query against every key, from the head's own rows; null until they are here.
+// Scaled Q·K of the current query against every key, from the head's own rows; null until they are here.
 function scoresOf(scene) {
   const { store, state, T } = scene;
   const slab = store.slab(state.layer, state.head, T);
-  return slab ? scoresOfRow(slab, T - 1, T, store.model.D) : null;
+  return slab ? scoresOfRow(slab, T - 1, T, store.model) : null;
 }
 
-function scoresOfRow(slab, i, T, D) {
+function scoresOfRow(slab, i, T, { D, scale }) {
   const scores = [];
   for (let t = 0; t < T; t++) {
     let sum = 0;
     for (let d = 0; d < D; d++) sum += slab.q.at(i, d) * slab.k.at(t, d);
-    scores.push(sum / Math.sqrt(D));
+    scores.push(sum * scale);
   }
   return scores;
+}
+
+// What Q·K is divided by, as one writes it: √D, but for models that have a number of their own.
+function divisor({ D, scale }) {
+  return Math.abs(scale * Math.sqrt(D) - 1) < 1e-3 ? `√${D}` : String(Number((1 / scale).toPrecision(3)));
 }
 
 // Which token rows the model computes in this pass: with the cache, and without.

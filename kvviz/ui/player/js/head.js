@@ -57,7 +57,7 @@ function headValues(scene) {
     sum,
     most,
     weights,
-    scores: scoresOfRow(slab, T - 1, T, D),
+    scores: scoresOfRow(slab, T - 1, T, store.model),
     k: (t) => row(slab.k, t),
     v: (t) => row(slab.v, t),
   };
@@ -95,7 +95,7 @@ function drawHead(p, scene) {
     p.text(`V (${T} × ${g.D})`, g.xV, g.top - 8, { weight: 650, colour: p.theme.vt }),
   );
   p.faded(lit("attention"), () => {
-    p.text(`Q·K/√${g.D}`, g.xScore + 52, g.top - 8, { align: "right", colour: p.theme.mut });
+    p.text(`Q·K/${divisor(store.model)}`, g.xScore + 52, g.top - 8, { align: "right", colour: p.theme.mut });
     p.text("softmax", g.xWeight, g.top - 8, { colour: p.theme.mut });
   });
   if (g.fold) drawHeadFold(p, scene, g, values);

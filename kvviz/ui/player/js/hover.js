@@ -93,7 +93,7 @@ function describeWeight(scene, t, query) {
   ];
   if (t > query) return [...lines, words.plain(query < store.P ? "hover_masked" : "hover_later")];
   const slab = store.slab(state.layer, state.head, T);
-  if (slab) lines.push(`Q·K/√${store.model.D} ${digits3(scoresOfRow(slab, query, query + 1, store.model.D)[t])}`);
+  if (slab) lines.push(`Q·K/${divisor(store.model)} ${digits3(scoresOfRow(slab, query, query + 1, store.model)[t])}`);
   const pass = query < store.P ? 0 : query - store.P + 1;
   const square = pass ? null : store.square(state.layer, state.head);
   const weights = pass ? store.weights(state.layer, state.head, pass) : square && ((key) => square.at(query, key));
@@ -132,7 +132,7 @@ function describeHead(scene, x, y) {
   if (x >= g.xScore && x < g.xV) {
     return [
       token,
-      `Q·K/√${g.D} ${digits3(values.scores[t])}`,
+      `Q·K/${divisor(scene.store.model)} ${digits3(values.scores[t])}`,
       words.plain("hover_softmax", { weight: digits3(values.weights(t)) }),
     ];
   }

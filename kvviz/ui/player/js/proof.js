@@ -27,9 +27,12 @@ function proofsUpTo(store, s) {
   else {
     const state = WORST[tokens.state] > WORST[logits.state] ? tokens.state : logits.state;
     const compared = passes.filter((pass) => pass.twin);
+    const forks = state === "rounding" && tokens.state === "rounding"; // half precision chose another token
     const bad =
       state === "holds"
         ? null
+        : forks
+        ? tokens.worst.step
         : passes.findIndex((pass) =>
             pass.proofs.some((q) => (q[0] === "tokens" || q[0] === "logits") && q[1] === state),
           );
@@ -37,7 +40,7 @@ function proofsUpTo(store, s) {
     const logitsOnly = state === "fails" && tokens.state !== "fails"; // the same tokens all along
     out.push({
       state,
-      name: logitsOnly ? "proof_logits_fails" : `proof_equal_${state}`,
+      name: logitsOnly ? "proof_logits_fails" : forks ? "proof_equal_fork" : `proof_equal_${state}`,
       values: {
         same: integer(compared.filter((p) => p.twin.same).length),
         n: integer(compared.length),
@@ -47,6 +50,7 @@ function proofsUpTo(store, s) {
         step: bad,
         a: pass ? short(pass.token) : "",
         b: pass && pass.twin ? short(pass.twin.token) : "",
+        margin: pass && pass.twin ? scientific(pass.twin.margin) : "",
       },
     });
   }

@@ -25,6 +25,7 @@ function sentence(scene) {
     heads: H,
     kv_heads: Hkv,
     D,
+    divisor: divisor(store.model),
     width: integer(width),
     vocab: integer(vocab),
     position: T - 1,

@@ -121,7 +121,7 @@ function squareScores(scene) {
   if (squareScores.key !== key) {
     const all = [];
     for (let i = first; i < T; i++) {
-      const values = scoresOfRow(slab, i, T, store.model.D);
+      const values = scoresOfRow(slab, i, T, store.model);
       const seen = values.slice(first);
       const low = Math.min(...seen);
       all.push({ values, low, span: Math.max(...seen) - low || 1 }); // each row on its own scale, as softmax takes it

@@ -1,0 +1,180 @@
+"""What a model needs in memory, and what there is, before anything is loaded.
+
+Reads headers and /proc only; torch is asked for a GPU alone, and never imported here for a CPU.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from kvviz.models import catalog, device
+from kvviz.refusal import Refusal
+
+# Beside the weights: K and V, one pass's scores and logits, what a library takes for its own work.
+MARGIN = 256 * 2**20
+# transformers 5.17 and 5.24 map the file and convert tensor by tensor. Loading SmolLM2's 513 MiB of float32 as
+# bfloat16 took 308 MiB of anonymous memory at most for 257 MiB of weights; the mapped file can be dropped at any time.
+LOADING = 1.2
+LONGEST_HEADER = 100 * 2**20  # of a safetensors file, as the format has it
+FLOATS = {"F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2"}
+
+
+class Figures(NamedTuple):
+    """Bytes needed and there; None where that is not known, which is no reason to refuse."""
+
+    needed: int | None
+    there: int | None
+    device: str
+
+    @property
+    def fits(self) -> bool:
+        return self.needed is None or self.there is None or self.needed <= self.there
+
+
+def parameters(folder: Path) -> int:
+    """Values in the weight files, counted in their headers. Raises OSError or ValueError for a damaged file."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    shapes: dict[str, list[int]] = {}
+    for file in catalog.weight_files(folder):
+        shapes |= {n: t["shape"] for n, t in _header(file).items() if n != "__metadata__" and t["dtype"] in FLOATS}
+    if config.get("tie_word_embeddings", config.get("model_type") == "gpt2"):
+        shapes.pop("lm_head.weight", None)  # stored though it is the embedding matrix
+    return sum(_product(s) for s in shapes.values() if not (len(s) == 4 and s[:2] == [1, 1]))  # no masks of old files
+
+
+def _header(file: Path) -> dict:
+    """A safetensors file begins with 8 bytes of length and so much JSON: names, dtypes, shapes."""
+    with file.open("rb") as f:
+        (length,) = struct.unpack("<Q", f.read(8).ljust(8, b"\0"))
+        if length > LONGEST_HEADER:
+            raise ValueError(f"a header of {length} bytes")
+        return json.loads(f.read(length))
+
+
+def _product(shape: list[int]) -> int:
+    n = 1
+    for size in shape:
+        n *= size
+    return n
+
+
+def needed(entry: catalog.Entry, dtype: str = "float32", device_name: str = "cpu") -> int | None:
+    """Bytes that loading and running take: weights in that dtype (with LOADING in the host's memory), and MARGIN.
+
+    None when unknown.
+    """
+    try:
+        count = parameters(entry.path) if entry.path else entry.parameters
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # loading it will say what is damaged
+        count = entry.parameters
+    if not count or dtype not in device.DTYPES:
+        return None
+    return int(count * device.DTYPES[dtype] * (LOADING if device_name == "cpu" else 1)) + MARGIN
+
+
+def there(name: str) -> int | None:
+    """Bytes free on that device ("cpu", "mps", "cuda:0"); None when it can't be told."""
+    if name == "cpu":
+        return _host()
+    import torch
+
+    try:
+        if name == "mps":
+            return max(0, torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory())
+        kept = torch.cuda.memory_reserved(name) - torch.cuda.memory_allocated(name)  # by PyTorch, for nobody
+        return torch.cuda.mem_get_info(name)[0] + kept
+    except (RuntimeError, AssertionError):  # torch was built without it, or the device no longer answers
+        return None
+
+
+def figures(entry: catalog.Entry, device_name: str | None = None, dtype: str | None = None) -> Figures:
+    """What `entry` needs, and what is there, on the device that would be picked. Imports no torch for a CPU.
+
+    Before torch is there, a machine that seems to have a GPU gives None for `there`.
+    """
+    name = device_name or _picked()
+    want = needed(entry, dtype or device.owner_dtype(), name)
+    if name != "cpu" and "torch" not in sys.modules:
+        return Figures(want, None, name)
+    return Figures(want, there(name), name)
+
+
+def _picked() -> str:
+    if (named := os.environ.get("KVVIZ_DEVICE", "").strip().lower()) == "cpu":
+        return "cpu"
+    if "torch" in sys.modules:
+        try:
+            return str(device.pick())
+        except Refusal:  # loading will say so
+            return named
+    return named or ("mps" if sys.platform == "darwin" else "cuda:0" if os.path.exists("/dev/nvidiactl") else "cpu")
+
+
+def gib(n: int | None) -> str:
+    """Bytes as GiB with two digits, as the sentence has them."""
+    return "n/a" if n is None else f"{n / 2**30:,.2f} GiB"
+
+
+def check(entry: catalog.Entry, device_name: str, dtype: str) -> None:
+    """Raises Refusal "no_memory_for_model" when the model can't fit: on the device, or in the host's memory, through
+    which its weights go."""
+    for name in dict.fromkeys((device_name, "cpu")):
+        found = figures(entry, name, dtype)
+        if not found.fits:
+            raise Refusal(
+                "no_memory_for_model",
+                model=entry.name,
+                dtype=dtype,
+                needed=gib(found.needed),
+                there=gib(found.there),
+                device=name,
+            )
+
+
+def _host(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Bytes a process may still take: what Linux calls available, or what its control groups leave if that is less.
+    Elsewhere all the memory there is: an upper bound."""
+    try:
+        lines = (proc / "meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        try:
+            return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (AttributeError, ValueError, OSError):  # Windows
+            return None
+    return max(0, min([free, *_left_by_groups(proc, cgroups)]))
+
+
+def _left_by_groups(proc: Path, cgroups: Path) -> list[int]:
+    """Limit less use in each control group from this process's own up to the root. Cached files (inactive_file) can
+    go, so they do not count as used."""
+    try:
+        groups = [line.split(":", 2) for line in (proc / "self" / "cgroup").read_text().splitlines()]
+    except OSError:
+        return []
+    left = []
+    for number, controllers, path in (g for g in groups if len(g) == 3):
+        if number == "0" and not controllers:  # version 2
+            root, limit, used, cached = cgroups, "memory.max", "memory.current", "inactive_file"
+        elif "memory" in controllers.split(","):  # version 1
+            root, cached = cgroups / "memory", "total_inactive_file"
+            limit, used = "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        own = root / path.lstrip("/")  # in a container this may be a path of the host, and not there
+        for folder in (own, *own.parents):
+            if folder != root and root not in folder.parents:
+                break
+            try:
+                most = int((folder / limit).read_text())  # "max": no limit
+                use = int((folder / used).read_text())
+                stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                left.append(most - use + int(stat.get(cached, 0)))
+            except (OSError, ValueError):
+                continue
+    return left
