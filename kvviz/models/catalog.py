@@ -73,7 +73,6 @@ _REPOSITORIES = {  # where the hub keeps each; both spellings are found in cache
     "gpt2-large": ("openai-community/gpt2-large", "gpt2-large"),
     smollm2.NAME: ("HuggingFaceTB/SmolLM2-135M-Instruct",),
 }
-DTYPES = ("float32", "float16", "bfloat16")
 _folders: dict[str, Path] = {}  # named by the owner, in order
 _chosen: list[str] = []  # the owner's choice of default, at most one
 
@@ -210,12 +209,6 @@ def entry(name: str) -> Entry:
 def default_name() -> str:
     """The owner's choice, else gpt2 when it is on disk, else story-gpt2."""
     return _owner_choice() or ("gpt2" if hub_snapshot("gpt2") else "story-gpt2")
-
-
-def default_dtype() -> str:
-    """The owner's KVVIZ_DTYPE, else float32."""
-    named = os.environ.get("KVVIZ_DTYPE", "")
-    return named if named in DTYPES else "float32"
 
 
 def _folder_entry(name: str, path: Path) -> Entry:

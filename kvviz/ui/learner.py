@@ -209,7 +209,7 @@ class Learner:
                         self._wanted = min(self._wanted, self._done() + session.room)
                     elif self._run is None:
                         self._back()
-                    elif failed:
+                    elif failed or (session is not None and session.ended):
                         self._session = None  # what a pass left behind that broke is not to be built upon
                 self._change.notify_all()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 
@@ -10,7 +11,7 @@ import streamlit as st
 from streamlit.runtime.pages_manager import PagesManager
 
 from kvviz import lessons
-from kvviz.models import catalog, fetch
+from kvviz.models import catalog, device, fetch
 from kvviz.records import Run
 from kvviz.ui import links, request, state, warm
 from kvviz.ui.guard import guarded, refused
@@ -69,10 +70,12 @@ def _bring_up(entries: list[catalog.Entry]) -> None:
 
 @st.cache_resource(show_spinner=False)
 def owner() -> None:
-    """The folder the owner named on the command line: streamlit run app.py -- --model PATH. Once a process."""
+    """What the owner chose on the command line: streamlit run app.py -- --model PATH --device cpu. Once a process."""
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--model")
+    for name in ("model", "device", "dtype"):
+        parser.add_argument(f"--{name}")
     known, _ = parser.parse_known_args(sys.argv[1:])
+    os.environ |= {f"KVVIZ_{n.upper()}": v for n in ("device", "dtype") if (v := getattr(known, n))}
     if known.model:
         catalog.name_owner_folder(known.model)
 
@@ -92,7 +95,7 @@ def _read_link(entries: list[catalog.Entry]) -> None:
     values = request.query_values()
     place, notes = links.read_place(values)
     state.clear_notes()
-    state.add_notes([*links.check_settings(values, [e.name for e in entries], catalog.DTYPES), *notes])
+    state.add_notes([*links.check_settings(values, [e.name for e in entries], tuple(device.DTYPES)), *notes])
     if place:
         state.ask(place)
     if asked := links.language(values):  # `lang=zh` is as good as the name the control shows

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import streamlit as st
 
 from kvviz import lessons
-from kvviz.models import catalog
+from kvviz.models import catalog, device, memory
 from kvviz.theory.memory import human
 from kvviz.ui import browser, examples, links, state, warm
 from kvviz.ui.getting import getting
@@ -65,8 +65,22 @@ def _model(entries: list[catalog.Entry]) -> catalog.Entry:
         "positions": f"{chosen.trained_positions:,}",
     }
     section = "model_facts" if chosen.on_disk else "facts_folder" if chosen.kind == "folder" else "facts_not_on_disk"
-    st.caption(s(section, **facts))
+    st.caption(f"{s(section, **facts)} {_takes(chosen)}")
     return chosen
+
+
+def _takes(e: catalog.Entry) -> str:
+    """What the model takes of this machine's memory, before it is loaded."""
+    needed, there = _memory(e.name, state.dtype(), str(e.path), e)
+    if needed is None:
+        return ""
+    return s("memory_of" if there is not None else "memory", needed=memory.gib(needed), there=memory.gib(there))
+
+
+@st.cache_data(ttl=10, show_spinner=False)
+def _memory(name: str, dtype: str, path: str, _e: catalog.Entry) -> tuple[int | None, int | None]:
+    found = memory.figures(_e, dtype=dtype)
+    return found.needed, found.there
 
 
 def _model_changed() -> None:
@@ -223,9 +237,9 @@ def _new_and_sampling() -> None:
         st.number_input(s("seed"), least, greatest, 0, key="seed", bind="query-params", help=s("seed_help"))
         st.selectbox(
             s("dtype"),
-            catalog.DTYPES,
+            list(device.DTYPES),
             index=None,
-            placeholder=s("dtype_unset", name=catalog.default_dtype()),
+            placeholder=s("dtype_unset", name=device.owner_dtype()),
             key="dtype",
             bind="query-params",
             help=s("dtype_help"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from kvviz.models import catalog
+from kvviz.models import catalog, device
 from kvviz.records import Run, Sampling, storage
 from kvviz.ui import links
 from kvviz.ui.learner import Learner, Settings
@@ -57,7 +57,7 @@ def default_model() -> str:
 
 def dtype() -> str:
     """The precision chosen, or this machine's default."""
-    return st.session_state.get("dtype") or catalog.default_dtype()
+    return st.session_state.get("dtype") or device.owner_dtype()
 
 
 def settings() -> Settings:

@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from kvviz.models import device
 from kvviz.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def request(name: str, dtype: str = "float32") -> _Slot:
     """Starts loading `name` unless it is there, on its way, or has been refused. Returns at once."""
     key = (name, dtype)
     with _lock:
+        if (held := _slots.get(key)) and held.model and held.model.device.type in device.lost:
+            del _slots[key]  # it comes up again where it can
         slot = _slots[key] = _slots.pop(key, None) or _Slot()
         ready = [k for k, s in _slots.items() if s.stage == "ready" and k != key]
         for old in ready[: max(0, len(ready) + 1 - KEEP)]:

@@ -72,6 +72,7 @@ def visitor(browser: Browser, server: Server, prompt: str) -> Page:
 
 def ready(page: Page) -> None:
     page.wait_for_selector(f'[data-testid="kv-player"][data-step="{FIRST - 1}"]', timeout=WAIT_MS)
+    page.wait_for_timeout(2_000)  # until the page knows that the run may grow
 
 
 def text(page: Page) -> str:

@@ -254,3 +254,46 @@ def test_who_waits_for_a_turn_is_told_how_many_are_before():
     until(lambda: finished(one) and finished(two))
     assert (one.progress().before, two.progress().before) == (0, 0)
     assert len(one.run.steps) == len(two.run.steps) == 2
+
+
+def test_memory_that_runs_out_ends_one_run_and_no_other(monkeypatch):
+    import torch
+
+    from kvviz.engine import session as engine
+
+    one, two = Learner(), Learner()
+    for learner, prompt in ((one, "The king"), (two, "Once upon a time")):
+        learner.start(settings(prompt=prompt, new=2), compare=False)
+    until(lambda: finished(one) and finished(two))
+    mine, real = one._worker.ident, engine.run_pass
+
+    def run_pass(*args, **kwargs):
+        if threading.get_ident() == mine:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(engine, "run_pass", run_pass)
+    one.extend(3)
+    two.extend(3)
+    until(lambda: finished(one) and finished(two))
+    assert one.progress().refusal.code == "out_of_memory"
+    assert len(one.run.steps) == 2  # what was there can still be read, and no longer grow
+    assert not one.owns(one.run) and one.session is None
+    assert two.progress().refusal is None
+    assert len(two.run.steps) == 3
+    monkeypatch.undo()
+    one.start(settings(prompt="The king", new=3), compare=False)
+    until(lambda: finished(one))
+    assert len(one.run.steps) == 3
+
+
+def test_a_model_on_a_device_that_is_lost_comes_up_again(monkeypatch):
+    from kvviz.models import device, loading
+
+    monkeypatch.setattr(warm, "_slots", {})
+    first = warm.model("story-gpt2")
+    assert warm.model("story-gpt2") is first
+    moved = loading.load("story-llama")  # stands for the model where there is a device left
+    monkeypatch.setattr(device, "lost", {"cpu"})
+    monkeypatch.setattr(loading, "load", lambda name, dtype: moved)
+    assert warm.model("story-gpt2") is moved
