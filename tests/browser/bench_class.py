@@ -71,8 +71,9 @@ def visitor(browser: Browser, server: Server, prompt: str) -> Page:
 
 
 def ready(page: Page) -> None:
-    page.wait_for_selector(f'[data-testid="kv-player"][data-step="{FIRST - 1}"]', timeout=WAIT_MS)
-    page.wait_for_timeout(2_000)  # until the page knows that the run may grow
+    """The visitor's own run is there, not the recorded one that is shown until then."""
+    page.wait_for_selector(f'[data-testid="kv-player"][data-steps="{FIRST}"]', timeout=WAIT_MS)
+    page.wait_for_timeout(1_000)
 
 
 def text(page: Page) -> str:
