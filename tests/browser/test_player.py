@@ -363,6 +363,8 @@ def test_a_later_query_sees_the_newest_of_what_is_stored(watch) -> None:
     score = 112 + (980 - 112 - 14 - 66 - 122 - 8) / 2 + 40
     assert "outside this layer's window of 8" in tip(visit, score, 62 + 9.5 * 17)
     assert "weight after softmax" in tip(visit, score, 62 + 10.5 * 17)
+    visit.press("?")
+    expect(visit.page.locator(".kvp-marks")).to_contain_text("or outside the layer's window")
 
 
 def hue(visit, x: float, y: float) -> str:
