@@ -11,7 +11,8 @@ from kvviz.ui.player import View
 def below(run: Run, view: View) -> None:
     values = page.facts(run, view)
     st.subheader(t("decode", "read_heading"), anchor=False)
-    st.markdown(t("decode", "read_prefill" if view.step == 0 else "read", **values))
+    read = "read_prefill" if view.step == 0 else "read_window" if page.windowed(run, view) else "read"
+    st.markdown(t("decode", read, **values))
     for figure in ("row", "rows", "bytes", "time", "candidates"):
         page.figure(figure, run, view, key=f"decode-{figure}")
     st.subheader(t("decode", "code_heading"), anchor=False)

@@ -12,7 +12,8 @@ def below(run: Run, view: View) -> None:
     view = View(0, view.layer, view.head)  # this page is about pass 0, wherever the others stand
     values = page.facts(run, view)
     st.subheader(t("prefill", "read_heading"), anchor=False)
-    st.markdown(t("prefill", "read_one" if run.P == 1 else "read", **values))
+    read = "read_one" if run.P == 1 else "read_window" if page.windowed(run, view) else "read"
+    st.markdown(t("prefill", read, **values))
     for figure in ("square", "predictions"):
         page.figure(figure, run, view, key=f"prefill-{figure}")
     st.subheader(t("prefill", "code_heading"), anchor=False)

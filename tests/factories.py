@@ -1,5 +1,5 @@
 """Runs made of random numbers, for tests of what reads records. Their attention is the softmax of
-their own Q and K under the causal mask, so scores, weights and slabs agree with one another."""
+their own Q and K under the causal mask and the layers' windows, so scores, weights and slabs agree with one another."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ PLAYER_CASES: dict[str, dict] = {
     "twelve": {"layers": 12, "heads": 12, "head_dim": 64, "P": 64, "N": 65},
     "thirty": {"layers": 30, "heads": 9, "kv_heads": 3, "head_dim": 64, "P": 20, "N": 20, "positions": "rotary"},
     "shared": {"layers": 6, "heads": 8, "kv_heads": 2, "head_dim": 32, "P": 9, "N": 12, "positions": "rotary"},
+    "window": {"layers": 6, "heads": 8, "P": 12, "N": 12, "windows": (8, 8, 0, 8, 8, 0), "key": "window"},
     "long": {"layers": 6, "heads": 8, "head_dim": 32, "P": 180, "N": 24},
     "thousand": {"layers": 2, "heads": 4, "head_dim": 16, "P": 1000, "N": 4},
     "markup": {
@@ -105,8 +106,10 @@ def next_step(run: Run, *, named: int | None = None, compared: bool | None = Non
     held = [s.k for s in run.steps]
     all_k = np.concatenate([*held, k], axis=2).astype(np.float32)  # (L, Hkv, T, D)
     all_k = np.repeat(all_k, m.heads // m.kv_heads, axis=1)  # (L, H, T, D)
-    scores = q.astype(np.float32) @ all_k.transpose(0, 1, 3, 2) / np.sqrt(m.head_dim)  # (L, H, rows, T)
-    visible = np.arange(T)[None, :] <= before + np.arange(rows)[:, None]
+    scores = q.astype(np.float32) @ all_k.transpose(0, 1, 3, 2) * m.attention_scale  # (L, H, rows, T)
+    keys, queries = np.arange(T)[None, :], before + np.arange(rows)[:, None]
+    widths = np.array(m.windows or [0] * m.layers)[:, None, None, None]  # (L, 1, 1, 1)
+    visible = (keys <= queries) & ((widths == 0) | (keys > queries - widths))  # (L, 1, rows, T)
     scores = np.where(visible, scores, -np.inf)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)

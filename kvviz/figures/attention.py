@@ -15,6 +15,7 @@ from kvviz.records import Run
 WRITTEN = 12  # positions up to which each cell carries its number
 NAMED = 160  # positions up to which a hover names both tokens
 CELLS = 512  # cells along one side of the picture; beyond, a cell is the largest of a block
+OUTSIDE = 0.12  # height of the hatching under keys outside the window, where bars would stand
 SIDE = 460  # pixels of the square; its margins are fixed, so that it is one and does not move between steps
 MARGINS = {"l": 150, "r": 90, "t": 84, "b": 150}
 TABLE_ROWS, TABLE_COLUMNS = 64, 128  # newest queries and keys in the table
@@ -24,7 +25,8 @@ def square(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, st
     """Queries down, keys across, all passes up to `step`.
 
     Prefill is one P × P block whose upper triangle the causal mask removed. Each later pass has one query, so its
-    row is stitched below; keys right of it did not exist when it asked, and stay blank rather than masked.
+    row is stitched below; keys right of it did not exist when it asked, and stay blank rather than masked. Keys
+    outside the layer's window are masked in every row: they were stored when its query asked.
     """
     p = palette(dark)
     P, T = run.P, run.P + step
@@ -46,6 +48,8 @@ def square(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, st
     figure.add_trace(_cells(run, weights, block, dark, words))
     if T <= WRITTEN:
         figure.add_trace(_numbers(weights, p))
+    if _unseen(run, layer, T - 1):
+        figure.add_trace(_outside([_unseen(run, layer, i) for i in range(T)], p, words))
 
     edge = {"xref": "x", "yref": "y", "fillcolor": "rgba(0,0,0,0)"}
     figure.add_shape(type="rect", x0=-0.5, x1=P - 0.5, y0=-0.5, y1=P - 0.5, line={"color": p.muted, "width": 1}, **edge)
@@ -75,8 +79,14 @@ def stitched(run: Run, step: int, layer: int, head: int) -> np.ndarray:
     T = run.P + step
     weights = np.full((T, T), np.nan, dtype=np.float32)
     for i in range(T):
-        weights[i, : i + 1] = run.attention_row(layer, head, i)
+        first = _unseen(run, layer, i)
+        weights[i, first : i + 1] = run.attention_row(layer, head, i)[first:]
     return weights
+
+
+def _unseen(run: Run, layer: int, position: int) -> int:
+    """How many of the oldest keys the query at `position` does not see in that layer, stored as they are."""
+    return position + 1 - run.model.visible(layer, position)
 
 
 def _origin(P: int, step: int, words: Mapping[str, str]) -> str:
@@ -95,9 +105,25 @@ def _mask(P: int, p, words: Mapping[str, str]) -> go.Scatter:
         x += [i + 0.5, i + 1.5]
         y += [i + 0.5, i + 0.5]
     x, y = [*x, P - 0.5, 0.5], [*y, -0.5, -0.5]
+    return _hatched(x if P > 1 else [None], y if P > 1 else [None], p, words["masked"])
+
+
+def _outside(unseen: list[int], p, words: Mapping[str, str]) -> go.Scatter:
+    """The staircase of keys outside the window: the first `unseen[i]` of row i."""
+    T = len(unseen)
+    x, y = [-0.5], [T - 0.5]
+    for i, n in enumerate(unseen):
+        if n:
+            x += [n - 1.5, n - 0.5]
+            y += [i - 0.5, i - 0.5]
+    x, y = [*x, unseen[-1] - 0.5, -0.5], [*y, T - 0.5, T - 0.5]
+    return _hatched(x, y, p, words["masked_window"])
+
+
+def _hatched(x: list, y: list, p, name: str) -> go.Scatter:
     return go.Scatter(
-        x=x if P > 1 else [None],
-        y=y if P > 1 else [None],
+        x=x,
+        y=y,
         mode="lines",
         line={"width": 0, "color": p.masked_hatch},
         fill="toself",
@@ -105,7 +131,7 @@ def _mask(P: int, p, words: Mapping[str, str]) -> go.Scatter:
         fillpattern={"shape": "/", "fgcolor": p.masked_hatch, "bgcolor": p.masked, "size": 8, "solidity": 0.15},
         hoveron="fills",
         hoverinfo="name",
-        name=words["masked"],
+        name=name,
     )
 
 
@@ -186,8 +212,10 @@ def square_table(run: Run, step: int, layer: int, head: int, *, words: Mapping[s
 def square_values(run: Run, step: int, layer: int, head: int) -> dict[str, object]:
     P, T = run.P, run.P + step
     visible = sum(run.model.visible(layer, i) for i in range(P))  # P(P + 1) / 2 where no window hides more
+    later = P * (P - 1) // 2
+    case = "prefill" if step == 0 else "decode"
     return {
-        "case": "prefill" if step == 0 else "decode",
+        "case": f"{case}_window" if _unseen(run, layer, T - 1) else case,
         "P": P,
         "T": T,
         "layer": layer,
@@ -195,6 +223,9 @@ def square_values(run: Run, step: int, layer: int, head: int) -> dict[str, objec
         "visible": text.count(visible),
         "cells": text.count(P * P),
         "masked": text.count(P * P - visible),
+        "later": text.count(later),
+        "outside": text.count(P * P - visible - later),
+        "seen": text.count(run.model.visible(layer, T - 1)),
         "stitched": step,
         "token": text.token(run, run.ids[T - 1]),
         "next_token": text.token(run, run.ids[T]),
@@ -208,6 +239,8 @@ def row(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, str],
     weights = _row(run, step, layer, head)
     labels = [text.literal(t) for t in text.position_labels(run, T)]
     at, texts = text.ticks(run, T)
+    unseen = _unseen(run, layer, T - 1)
+    numbers = ["" if i < unseen else f"{w:.2f}".removeprefix("0") for i, w in enumerate(weights)]
     figure = frame(
         run,
         p,
@@ -226,7 +259,7 @@ def row(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, str],
                 "color": p.q,
                 "line": {"color": p.text, "width": [0] * (T - 1) + [2]},
             },
-            text=[f"{w:.2f}".removeprefix("0") for w in weights] if T <= 2 * WRITTEN else None,
+            text=numbers if T <= 2 * WRITTEN else None,
             textposition="outside",
             textfont={"family": MONO, "size": 12, "color": p.text},
             cliponaxis=False,
@@ -234,6 +267,9 @@ def row(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, str],
             name=words["weight"],
         )
     )
+    if unseen:
+        x, y = [-0.5, unseen - 0.5, unseen - 0.5, -0.5, -0.5], [0, 0, OUTSIDE, OUTSIDE, 0]
+        figure.add_trace(_hatched(x, y, p, words["masked_window"]))
     if T > run.P:
         figure.add_shape(
             type="line",
@@ -265,23 +301,29 @@ def _row(run: Run, step: int, layer: int, head: int) -> np.ndarray:
 def row_table(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, str]) -> dict[str, list]:
     weights = _row(run, step, layer, head)
     T = len(weights)
+    unseen = _unseen(run, layer, T - 1)
     return {
         words["position"]: list(range(T)),
         words["token"]: text.tokens(run, run.ids[:T]),
         words["origin"]: [words["prompt"] if i < run.P else words["generated"] for i in range(T)],
-        words["weight"]: [round(float(w), 3) for w in weights],
+        words["weight"]: [None if i < unseen else round(float(w), 3) for i, w in enumerate(weights)],
     }
 
 
 def row_values(run: Run, step: int, layer: int, head: int) -> dict[str, object]:
     weights = _row(run, step, layer, head)
     top = int(weights.argmax())
+    T = len(weights)
+    unseen = _unseen(run, layer, T - 1)
     return {
-        "T": len(weights),
-        "reused": len(weights) - 1,
+        "case": "window" if unseen else "answer",
+        "T": T,
+        "reused": T - 1,
+        "seen": T - unseen,
+        "unseen": unseen,
         "layer": layer,
         "head": head,
-        "token": text.token(run, run.ids[len(weights) - 1]),
+        "token": text.token(run, run.ids[T - 1]),
         "top_position": top,
         "top_token": text.token(run, run.ids[top]),
         "top_share": text.percent(float(weights[top])),

@@ -146,7 +146,7 @@ def _read(found: catalog.Entry, where: torch.device, dtype: str) -> LoadedModel:
 
 
 def _check_kind(config) -> None:
-    """Every layer must keep K and V of every position, look back only, and do nothing to the scores but scale them.
+    """Every layer must keep K and V of every position, look back only, and do nothing to scores but scale them alike.
 
     Raises Refusal "recurrent", "not_a_decoder" or "not_supported".
     """
@@ -158,6 +158,8 @@ def _check_kind(config) -> None:
         raise Refusal("not_a_decoder", kind=config.model_type, path=config.name_or_path)
     if not kinds <= {"full_attention", "sliding_attention"} or getattr(config, "attn_logit_softcapping", None):
         raise Refusal("not_supported", kind=config.model_type)
+    if getattr(config, "scale_attn_by_inverse_layer_idx", False):  # pictures know one scale for all layers
+        raise Refusal("not_supported", kind=f"{config.model_type} (scale_attn_by_inverse_layer_idx)")
 
 
 def _windows(config) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ class ModelFacts:
     weight_bytes: int
     eos_id: int | None
     random_weights: bool = False  # made for timing, says nothing sensible
-    attention_scale: float = 0.0  # what Q·K is multiplied by in layer 0; left out, it is 1/√D
+    attention_scale: float = 0.0  # what Q·K is multiplied by in every layer; left out, it is 1/√D
     windows: tuple[int, ...] = ()  # newest positions that a query sees in each layer, 0: all; empty: all in every one
 
     def __post_init__(self) -> None:

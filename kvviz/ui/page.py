@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -130,13 +131,40 @@ def limit_reached(run: Run) -> None:
 
 
 def questions(name: str, run: Run, view: View) -> None:
-    """The questions of a lesson: sections `q_NAME` (the question) and `q_NAME_a` (the answer), in its order."""
+    """The questions of a lesson: sections `q_NAME` (the question) and `q_NAME_a` (the answer), in its order.
+
+    `q_NAME_a_window` answers instead where the layer in view does not see all that is stored.
+    """
     st.subheader(t("shell", "questions"), anchor=False)
     values = facts(run, view)
-    for section in lessons.sections(current(), name):
-        if section.startswith("q_") and not section.endswith("_a"):
+    found = lessons.sections(current(), name)
+    for section in found:
+        if section.startswith("q_") and f"{section}_a" in found:
+            own = f"{section}_a_window"
+            answer = own if own in found and windowed(run, view) else f"{section}_a"
             with st.expander(t(name, section, **values)):
-                st.markdown(t(name, f"{section}_a", **values))
+                st.markdown(t(name, answer, **values))
+
+
+def windowed(run: Run, view: View) -> bool:
+    """Whether the newest query of the step sees less in the layer in view than is stored."""
+    newest = run.P + view.step - 1
+    return run.model.visible(view.layer, newest) <= newest
+
+
+def _mask(run: Run, view: View) -> str:
+    """What hides scores in this pass, as a comment in code."""
+    if windowed(run, view):
+        window = run.model.visible(view.layer, run.P + view.step - 1)
+        return t("decode", "mask_window" if view.step else "mask_later_window", window=f"{window:,}")
+    return t("decode", "mask_none" if view.step else "mask_later")
+
+
+def _scaling(run: Run) -> str:
+    """What code does to Q·K: `/ sqrt(64)`, but for models that have a number of their own."""
+    m = run.model
+    usual = math.isclose(m.attention_scale * math.sqrt(m.head_dim), 1, rel_tol=1e-3)
+    return f"/ sqrt({m.head_dim})" if usual else f"* {m.attention_scale:.3g}"
 
 
 def facts(run: Run, view: View) -> dict[str, object]:
@@ -163,6 +191,10 @@ def facts(run: Run, view: View) -> dict[str, object]:
         "q_shape": f"({1}, {m.heads}, {Tq:,}, {m.head_dim})",
         "kv_shape": f"({1}, {m.kv_heads}, {T:,}, {m.head_dim})",
         "weights_shape": f"({1}, {m.heads}, {Tq:,}, {T:,})",
+        "divide": _scaling(run).ljust(10),  # comments of the lines of code stand below each other
+        "hidden": "later | too_old" if windowed(run, view) else "later",
+        "mask": _mask(run, view),
+        "window": f"{m.visible(view.layer, T - 1):,}",
         "token_bytes": f"{m.kv_bytes_per_token:,}",
         "kv_bytes": f"{record.kv_bytes:,}",
         "limit": f"{m.max_positions:,}",

@@ -313,3 +313,74 @@ def test_the_slider_and_the_mouse_do_the_same(watch) -> None:
     visit.wait_player(opened="all")
     canvas.click(position={"x": 300, "y": 380})
     visit.wait_player(opened="head")
+
+
+def test_a_window_hides_what_it_leaves_stored(watch) -> None:
+    """12 tokens through a window of 8: of 144 scores 66 look ahead, and 1 + 2 + 3 + 4 lie outside. Layer 2 sees all."""
+    visit = watch("window", mode="prefill", substep=5)
+    seen, outside = (112, 214 + 7.5 * 18.7), (112, 214 + 8.5 * 18.7)  # key 0 under the queries at 7 and 8
+    assert hue(visit, *seen) == "blue"
+    assert hue(visit, *outside) == "grey"
+    visit.press("Shift+ArrowLeft")
+    visit.wait_player(substep=4)
+    assert say(visit).startswith("76 of 144 scores are hidden: 66 look ahead, 10 lie outside the window of 8.")
+    assert hue(visit, *outside) == "grey"
+    visit.press("ArrowDown", "ArrowDown", "Shift+ArrowRight")
+    visit.wait_player(layer=2, substep=5)
+    assert hue(visit, *outside) == "blue"
+    visit.press("Shift+ArrowLeft")
+    assert say(visit).startswith("66 of 144 scores look ahead")
+
+
+def test_a_later_query_sees_the_newest_of_what_is_stored(watch) -> None:
+    """The query at 17 looks back to 10; positions 0 to 9 are in the cache all the same."""
+    visit = watch("window", step=6, substep=4)
+    assert say(visit) == "Layer 0 sees the newest 8 of 18 positions stored; 10 are stored and not looked at."
+    visit.press("ArrowDown", "ArrowDown")
+    visit.wait_player(layer=2)
+    assert say(visit).startswith("Nothing to hide")
+    visit.press("Escape", "ArrowUp", "ArrowUp")
+    visit.wait_player(layer=0, substep="")
+    assert "sees the newest 8 of 18 K" in say(visit)
+
+    def key(t: int) -> float:  # the middle of its column
+        return 92 + (t + 0.5) * 28
+
+    assert tip(visit, key(9), 380).split("\n")[1:] == ["outside this layer's window of 8: still stored, not looked at"]
+    assert "weight after softmax" in tip(visit, key(10), 380)
+    assert (hue(visit, key(9), 380), hue(visit, key(10), 386)) == ("grey", "blue")
+    assert "reused" in tip(visit, key(9), 90)
+    assert "weight after softmax" in tip(visit, key(0), 250 + 4 * 7 + 2)  # rows of 4 pixels: the queries at 7 and 8
+    assert "outside this layer's window of 8" in tip(visit, key(0), 250 + 4 * 8 + 2)
+    assert (hue(visit, key(0), 280), hue(visit, key(0), 284)) == ("blue", "grey")
+    assert "hidden by the causal mask" in tip(visit, key(11), 252)
+    visit.press("Enter")
+    visit.wait_player(opened="layer")
+    assert "outside this layer's window of 8" in tip(visit, key(9), 82 + 16)  # head 0's strip, under its K and V
+    visit.press("Enter")
+    visit.wait_player(opened="head")
+    assert "The hatched 10 stay stored." in say(visit)
+    score = 112 + (980 - 112 - 14 - 66 - 122 - 8) / 2 + 40
+    assert "outside this layer's window of 8" in tip(visit, score, 62 + 9.5 * 17)
+    assert "weight after softmax" in tip(visit, score, 62 + 10.5 * 17)
+    visit.press("?")
+    expect(visit.page.locator(".kvp-marks")).to_contain_text("or outside the layer's window")
+
+
+def hue(visit, x: float, y: float) -> str:
+    """What colour stands around a point of the stage: "blue", "grey", or "none"."""
+    return visit.page.evaluate(
+        """([x, y]) => {
+            const canvas = document.querySelector(".kvp canvas");
+            const scale = canvas.width / canvas.getBoundingClientRect().width;
+            const side = Math.round(4 * scale), height = Math.round(2 * scale);
+            const { data } = canvas.getContext("2d").getImageData(x * scale - side, y * scale - 1, 2 * side, height);
+            let ink = 0, colour = 0;
+            for (let i = 0; i < data.length; i += 4) {
+                ink += data[i + 3];
+                colour += (data[i + 3] * (data[i + 2] - data[i])) / 255;
+            }
+            return !ink ? "none" : colour / ink > 0.1 ? "blue" : "grey";
+        }""",
+        [x, y],
+    )

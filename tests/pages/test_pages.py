@@ -165,3 +165,37 @@ def test_try_this_on_a_short_run_takes_what_there_is(opened):
     assert not app.exception and not app.error
     assert (app.session_state.kv_view.step, app.session_state.kv_view.substep) == (0, 3)
     assert [i.value for i in app.info] == []
+
+
+@pytest.mark.parametrize("language", lessons.LANGUAGES)
+def test_code_says_how_scores_are_scaled_and_what_is_hidden(opened, language):
+    run, wide = make_run(**PLAYER_CASES["window"]), make_run(**PLAYER_CASES["six"])
+    masks = {n: lessons.text(language, "decode", f"mask_{n}", window="8") for n in ("none", "window", "later_window")}
+    cases = (
+        ("decode", run, "0", "/ sqrt(32)", masks["window"]),
+        ("decode", run, "2", "/ sqrt(32)", masks["none"]),  # layer 2 sees all
+        ("decode", wide, "0", "/ sqrt(32)", masks["none"]),
+        ("prefill", run, "0", "masked_fill(later | too_old, -inf)", masks["later_window"]),
+        ("prefill", wide, "0", "masked_fill(later, -inf)", lessons.text(language, "decode", "mask_later")),
+    )
+    for name, shown, layer, *wanted in cases:
+        app = opened(name, state={"kv_opened": shown}, lang=language, step="6", layer=layer)
+        assert not app.exception and not app.error
+        (code,) = (m.value for m in app.markdown if m.value.startswith("```python"))
+        assert [w for w in wanted if w not in code] == []
+    own = dataclasses.replace(wide, model=dataclasses.replace(wide.model, attention_scale=1 / 12), key="own")
+    code = text_of(opened("decode", state={"kv_opened": own}, lang=language, step="6"))
+    assert ".mT * 0.0833 " in code and "sqrt" not in code
+
+
+def test_a_window_is_told_apart_from_what_is_stored(opened):
+    run = make_run(**PLAYER_CASES["window"])  # 12 + 6 stored at step 6; layers 2 and 5 see all
+    narrow, full = (text_of(opened("decode", state={"kv_opened": run}, step="6", layer=n)) for n in ("0", "2"))
+    assert "All 18 are stored, but layer 0 has a window" in narrow and "No mask is needed" not in narrow
+    assert "the query sees the newest 8. Hatched: 10, stored" in narrow
+    assert "layer 0 looks at the newest 8 keys, however long" in narrow
+    assert "No mask is needed" in full and "window" not in full
+    narrow, full = (text_of(opened("prefill", state={"kv_opened": run}, layer=n)) for n in ("0", "2"))
+    assert "66 would look ahead, and 10 lie outside the window of layer 0" in narrow
+    assert "all but the newest 8" in narrow
+    assert "the causal mask leaves 78; the other 66" in full and "window" not in full

@@ -53,13 +53,6 @@ FAMILIES: dict[str, Family] = {
         _EMBEDDED + 64 * W + 2 * _GPT2_LAYER + 2 * W,
         2, 4, 4, 8, positions="learned",
     ),
-    "gpt2-inverse": Family(  # each layer with its own scale; the facts name the first one's
-        "GPT2Config",
-        {"vocab_size": V, "n_embd": W, "n_layer": 3, "n_head": 4, "n_positions": 64, "initializer_range": 0.3,
-         "scale_attn_by_inverse_layer_idx": True},
-        _EMBEDDED + 64 * W + 3 * _GPT2_LAYER + 2 * W,
-        3, 4, 4, 8, positions="learned",
-    ),
     "neox": Family(
         "GPTNeoXConfig",
         {"vocab_size": V, "hidden_size": W, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": FF,

@@ -8,8 +8,10 @@ import torch
 
 from kvviz.engine import Session, attention, cache_api, load, masks, passes
 from kvviz.engine.proofs import EXACT
+from kvviz.figures.attention import row_values, square_values
 from kvviz.models import catalog, loading
 from kvviz.theory.memory import kv_bytes
+from kvviz.ui.player import message
 from tests.unit.conftest import refused
 from tests.unit.families import FAMILIES, write
 
@@ -118,11 +120,7 @@ def test_the_scale_is_the_one_that_layers_use(name, folders):
     model = read(folders(name))
     attention.install(model)
     scales = [c.scale for c in passes.run_pass(model, [1, 2], 0, None, listen=True).layers]
-    assert scales[0] == pytest.approx(model.facts.attention_scale)
-    if name == "gpt2-inverse":
-        assert scales == pytest.approx([scales[0] / (i + 1) for i in range(3)])
-    else:
-        assert scales == pytest.approx([scales[0]] * model.facts.layers)
+    assert scales == pytest.approx([model.facts.attention_scale] * model.facts.layers)
 
 
 @pytest.mark.parametrize("name", WINDOWED)
@@ -144,6 +142,20 @@ def test_a_window_hides_and_forgets_nothing(name, folders):
             assert (row[:first] == 0).all()  # exactly
             assert (row[first:] > 0).sum() > (position + 1 - first) // 2
             assert row.astype(np.float32).sum() == pytest.approx(1, abs=3e-3)
+
+
+def test_hidden_cells_of_a_real_model_from_paper(folders):
+    """12 tokens: 12 · 11 / 2 = 66 cells look ahead; through a window of 8, rows 8 to 11 hide 1 + 2 + 3 + 4 more."""
+    run = Session(read(folders("qwen2")), TALE).advance(3)
+    zeros = [int((run.steps[0].attention[layer, 0] == 0).sum()) for layer in range(4)]
+    assert zeros == [66, 66, 76, 76]
+    for layer, masked in enumerate(("66", "66", "76", "76")):
+        values = square_values(run, 0, layer, 0)
+        assert (values["masked"], values["later"], values["cells"]) == (masked, "66", "144")
+        assert values["outside"] == ("10" if layer > 1 else "0")
+    assert [row_values(run, 2, layer, 0)["unseen"] for layer in range(4)] == [0, 0, 6, 6]  # 14 stored
+    header = message.build(run, message.Have(), message.Focus(), {})
+    assert b'"windows":[0,0,8,8]' in header
 
 
 @pytest.mark.parametrize("name", WINDOWED)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 from factories import make_run
-from figure_json import WORDS, array, drawn, ends
+from figure_json import WORDS, array, drawn, ends, trace
 
 from kvviz.figures import attention
 from kvviz.figures.palette import LIGHT
@@ -142,11 +143,42 @@ def test_row_table_and_values_name_the_largest_share():
 
 def test_a_window_hides_more_than_the_triangle():
     """Five tokens see 15 of 25 cells; through a window of two 1 + 2 + 2 + 2 + 2, in the layer that has one."""
-    import dataclasses
-
-    run = make_run(2, 2, P=5, N=1)
-    model = dataclasses.replace(run.model, windows=(0, 2))
-    run = dataclasses.replace(run, model=model, key="window")
+    run = make_run(2, 2, P=5, N=1, windows=(0, 2))
     full, narrow = (attention.square_values(run, 0, layer, 0) for layer in (0, 1))
     assert (full["visible"], full["masked"], full["cells"]) == ("15", "10", "25")
     assert (narrow["visible"], narrow["masked"], narrow["cells"]) == ("9", "16", "25")
+    assert (full["case"], narrow["case"]) == ("prefill", "prefill_window")
+    assert (narrow["later"], narrow["outside"], narrow["seen"]) == ("10", "6", "2")
+    assert narrow["masked"] == "16"  # 10 + 6
+
+
+def test_what_the_window_hides_is_hatched_in_every_row():
+    """Window 2, four tokens and two more: rows 2 to 5 hide 1, 2, 3 and 4 keys, which have no weight to show."""
+    run = make_run(2, 2, P=4, N=3, windows=(0, 2))
+    figure = drawn("square", run, 2, layer=1)
+    hatched = trace(figure, WORDS["masked_window"])
+    assert hatched["fillpattern"]["shape"] == "/"
+    assert hatched["fillcolor"] == trace(figure, WORDS["masked"])["fillcolor"] == LIGHT.masked
+    corners = [(-0.5, 1.5), (0.5, 1.5), (0.5, 2.5), (1.5, 2.5), (1.5, 3.5), (2.5, 3.5), (2.5, 4.5), (3.5, 4.5)]
+    assert set(zip(hatched["x"], hatched["y"], strict=True)) == {(-0.5, 5.5), *corners, (3.5, 5.5)}
+    z = array(figure["data"][1]["z"])
+    rows, columns = np.where(~np.isnan(z))
+    assert list(zip(rows, columns, strict=True)) == [(0, 0)] + [(i, i - 1 + j) for i in range(1, 6) for j in (0, 1)]
+    assert len(trace(drawn("square", run, 2, layer=1), None)["text"]) == 11  # numbers where there are weights
+    table = attention.square_table(run, 2, 1, 0, words=WORDS)
+    assert [v is None for v in list(table.values())[1]] == [False, False, True, True, True, True]
+    assert WORDS["masked_window"] not in [t.get("name") for t in drawn("square", run, 2, layer=0)["data"]]
+
+
+def test_a_row_through_a_window_has_bars_where_it_looks():
+    run = make_run(2, 2, P=4, N=3, windows=(0, 2))
+    bars, hatched = drawn("row", run, 2, layer=1)["data"]
+    assert bars["text"][:4] == [""] * 4 and all(t.startswith(".") for t in bars["text"][4:])
+    assert (min(hatched["x"]), max(hatched["x"])) == (-0.5, 3.5)
+    assert hatched["fillpattern"]["shape"] == "/"
+    assert len(drawn("row", run, 2, layer=0)["data"]) == 1
+    values = attention.row_values(run, 2, 1, 0)
+    assert (values["case"], values["T"], values["seen"], values["unseen"]) == ("window", 6, 2, 4)
+    assert attention.row_values(run, 2, 0, 0)["case"] == "answer"
+    weights = attention.row_table(run, 2, 1, 0, words=WORDS)[WORDS["weight"]]
+    assert weights[:4] == [None] * 4 and sum(weights[4:]) == pytest.approx(1, abs=2e-3)

@@ -249,3 +249,17 @@ def test_scores_are_scaled_as_the_model_scales_them() -> None:
     assert read_all(run, Focus())[0].header["model"]["scale"] == pytest.approx(1 / np.sqrt(32))
     own = dataclasses.replace(run, model=dataclasses.replace(run.model, attention_scale=0.0625), key="own")
     assert read_all(own, Focus())[0].header["model"]["scale"] == 0.0625
+
+
+def test_windows_are_named_only_where_there_are_any() -> None:
+    """Layer 0 sees the newest 8, layer 2 sees all. What is kept from a query is sent as a weight of exactly 0."""
+    assert "windows" not in read_all(make_run(**PLAYER_CASES["six"]), Focus())[0].header["model"]
+    everywhere = make_run(**PLAYER_CASES["six"] | {"windows": (0,) * 6})
+    assert "windows" not in read_all(everywhere, Focus())[0].header["model"]
+    browser = read_all(make_run(**PLAYER_CASES["window"]), Focus())[0]
+    assert browser.header["model"]["windows"] == [8, 8, 0, 8, 8, 0]
+    for (layer, _), rows in browser.attention.items():
+        row = rows[5]  # decode step 5: the query at 16, keys 0 to 16
+        assert len(row) == 17
+        assert (row > 0).sum() == (17 if layer in (2, 5) else 8)
+    assert {layer for layer, _ in browser.attention} >= {0, 2}

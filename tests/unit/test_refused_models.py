@@ -84,6 +84,11 @@ def test_falcon_with_alibi(folder):
     says(folder, "not_supported", "falcon")
 
 
+def test_a_scale_of_its_own_in_every_layer(folder):
+    """GPT-2 can divide a layer's scores by its number too; the pictures know one scale for all layers."""
+    says(configured(folder, scale_attn_by_inverse_layer_idx=True), "not_supported", "scale_attn_by_inverse_layer_idx")
+
+
 def test_layers_named_one_by_one(tmp_path):
     """One linear or chunked layer among others is enough."""
     folder = write(tmp_path / "mixed", FAMILIES["qwen3"].config_class, FAMILIES["qwen3"].config)

@@ -334,6 +334,8 @@ def build(run: Run, have: Have, focus: Focus, header: dict[str, Any]) -> bytes:
         "device": run.machine.device_name, "repeats": run.repeats, "recorded": run.recorded,
         "groups": shared_characters(run), "arrays": blob.directory,
     }  # fmt: skip
+    if any(m.windows):
+        facts["model"]["windows"] = m.windows
     own = json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode()
     text = b'%s,"caller":%s,"prompt":%s,"passes":[%s]}' % (own[:-1], words, prompt, b",".join(texts))
     text += b" " * (-(len(text) + 4) % 8)

@@ -1,6 +1,8 @@
 // The grid of positions: cache, attention of the current query, rows computed. All in the same columns.
 // A scene is {store, pass, s, T, newFrom, regions, state}; see player.js.
 
+const OUTSIDE = 14; // height of the hatching under keys outside a window, where bars would stand
+
 // How strongly a norm is tinted, against the largest norm so far.
 const tint = (value, most) => 0.22 + 0.78 * Math.min(1, most ? value / most : 0);
 
@@ -188,6 +190,18 @@ function drawQuery(p, scene, floor) {
   });
 }
 
+// Keys outside the layer's window: stored, and hidden from this query. Returns the first one that it sees.
+function drawOutside(p, scene) {
+  const { regions, store, state, T } = scene;
+  const { columns, bars } = regions;
+  const seen = store.firstSeen(state.layer, T - 1);
+  const y = bars.y + bars.h - OUTSIDE;
+  if (seen > columns.first)
+    p.box(columns.x(columns.first) + 1, y, columns.x(seen) - columns.x(columns.first) - 2, OUTSIDE, p.theme.masked);
+  if (columns.fold && seen >= columns.first) p.box(LABELS + 1, y, columns.fold - 6, OUTSIDE, p.theme.masked);
+  return seen;
+}
+
 function drawWeightBars(p, scene, weights) {
   const { regions, T } = scene;
   const { columns, bars } = regions;
@@ -200,9 +214,10 @@ function drawWeightBars(p, scene, weights) {
   };
   const inset = columns.width >= 28 ? 6 : columns.width >= 20 ? 4 : 2;
   const shown = new Set(strongest(T, weights, columns.width >= 24 ? T : 4));
-  for (let t = columns.first; t < T; t++)
+  const seen = drawOutside(p, scene);
+  for (let t = Math.max(columns.first, seen); t < T; t++)
     bar(columns.x(t) + inset, columns.width - 2 * inset - 1, weights(t), shown.has(t));
-  if (columns.fold) {
+  if (columns.fold && seen < columns.first) {
     let sum = 0;
     for (let t = 0; t < columns.first; t++) sum += weights(t);
     bar(LABELS + 6, columns.fold - 16, sum, true);
@@ -230,7 +245,8 @@ function drawScoreBars(p, scene, scores) {
   const low = Math.min(...seen);
   const span = Math.max(...seen) - low || 1;
   const inset = columns.width >= 28 ? 6 : columns.width >= 20 ? 4 : 2;
-  for (let t = columns.first; t < T; t++) {
+  const from = reached(scene.state.substep, "mask") ? drawOutside(p, scene) : 0;
+  for (let t = Math.max(columns.first, from); t < T; t++) {
     const h = 3 + ((scores[t] - low) / span) * (bars.h - 14);
     const x = columns.x(t) + inset;
     p.round(x + 0.5, floor - h, columns.width - 2 * inset - 2, h, 2, { stroke: p.theme.q, width: 1.4 });

@@ -77,6 +77,7 @@ function drawHead(p, scene) {
   const lit = (...names) => emphasis(substep, ...names);
   const frame = (x, y, h) => p.round(x - 1.5, y - 1.5, g.block + 2, h + 3, 3, { stroke: p.theme.fg, width: 1.5 });
   const label = short(store.labels[T - 1], 10);
+  const seen = store.firstSeen(state.layer, T - 1);
 
   p.faded(lit("q", "tokens"), () => {
     p.text(words.plain("q_of", { token: label }), HEAD_LEFT - 10, 17, {
@@ -98,7 +99,7 @@ function drawHead(p, scene) {
     p.text(`Q·K/${divisor(store.model)}`, g.xScore + 52, g.top - 8, { align: "right", colour: p.theme.mut });
     p.text("softmax", g.xWeight, g.top - 8, { colour: p.theme.mut });
   });
-  if (g.fold) drawHeadFold(p, scene, g, values);
+  if (g.fold) drawHeadFold(p, scene, g, values, seen);
   for (let t = g.rows.first; t < T; t++) {
     const y = g.yOf(t);
     const isNew = t >= newFrom;
@@ -142,7 +143,13 @@ function drawHead(p, scene) {
       p.faded(lit("cache", "new", "valuerows"), () => frame(g.xV, y, bar));
     }
     p.faded(lit("attention"), () => {
-      p.text(minus(values.scores[t].toFixed(2)), g.xScore + 52, middle, { size, mono: true, align: "right" });
+      const hidden = t < seen && reached(substep, "mask");
+      const colour = hidden ? p.theme.mut : p.theme.fg;
+      p.text(minus(values.scores[t].toFixed(2)), g.xScore + 52, middle, { size, mono: true, align: "right", colour });
+      if (hidden) {
+        p.box(g.xWeight, y, 72, bar, p.theme.masked);
+        return;
+      }
       if (substep === 3 || substep === 4) return;
       const w = Math.max(1, values.weights(t) * 72);
       p.round(g.xWeight, y + bar * 0.15, w, bar * 0.7, 2, { fill: p.theme.q });
@@ -157,7 +164,7 @@ function drawHead(p, scene) {
 }
 
 // The rows that do not fit: how many, and how much attention they get together.
-function drawHeadFold(p, scene, g, values) {
+function drawHeadFold(p, scene, g, values, seen) {
   const { rows, top } = g;
   let sum = 0;
   for (let t = 0; t < rows.first; t++) sum += values.weights(t);
@@ -173,6 +180,10 @@ function drawHeadFold(p, scene, g, values) {
     colour: p.theme.mut,
     most: g.block,
   });
+  if (rows.first <= seen && reached(scene.state.substep, "mask")) {
+    p.box(g.xWeight, top + 4, 72, 12, p.theme.masked);
+    return;
+  }
   const w = Math.max(1, sum * 72);
   p.round(g.xWeight, top + 4, w, 12, 2, { fill: p.theme.q });
   p.text(percent(sum), g.xWeight + w + 5, middle, { size: 10.5, colour: p.theme.mut });

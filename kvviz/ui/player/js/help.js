@@ -28,6 +28,7 @@ class Help {
   constructor(element, onClose) {
     this.element = element;
     this.onClose = onClose;
+    this.windowed = false; // some layers of the model have a window
     element.setAttribute("role", "dialog");
     element.setAttribute("aria-modal", "false");
     element.tabIndex = -1;
@@ -50,7 +51,7 @@ class Help {
     for (const [kind, meaning] of MARKS_SHOWN) {
       const item = make("li", "", marks);
       make("i", `kvp-swatch ${kind}`, item);
-      make("span", "", item, words.plain(meaning));
+      make("span", "", item, words.plain(kind === "masked" && this.windowed ? "mark_masked_window" : meaning));
     }
     this.element.replaceChildren(title, close, keys, marks);
   }

@@ -79,10 +79,18 @@ function describeLayerCell(scene, t, y) {
     lines.push(`‖K‖ ${digits3(norms.at(t, 2 * g))}   ‖V‖ ${digits3(norms.at(t, 2 * g + 1))}`, since(scene, t));
   else {
     const weights = store.weights(state.layer, head, s);
-    if (weights)
+    const outside = outsideWindow(scene, t, scene.T - 1);
+    if (outside) lines.push(outside);
+    else if (weights)
       lines.push(words.plain("hover_weight", { head, query: scene.T - 1, key: t, weight: digits3(weights(t)) }));
   }
   return lines;
+}
+
+// Why the query at a position does not look at a key that is stored, or null where it does.
+function outsideWindow({ store, state }, key, query) {
+  if (key >= store.firstSeen(state.layer, query)) return null;
+  return words.plain("hover_window", { window: integer(store.windowOf(state.layer)) });
 }
 
 function describeWeight(scene, t, query) {
@@ -92,6 +100,8 @@ function describeWeight(scene, t, query) {
     words.plain("hover_pair", { query, a: short(store.labels[query]), key: t, b: short(store.labels[t]) }),
   ];
   if (t > query) return [...lines, words.plain(query < store.P ? "hover_masked" : "hover_later")];
+  const outside = outsideWindow(scene, t, query);
+  if (outside) return [...lines, outside];
   const slab = store.slab(state.layer, state.head, T);
   if (slab) lines.push(`Q·K/${divisor(store.model)} ${digits3(scoresOfRow(slab, query, query + 1, store.model)[t])}`);
   const pass = query < store.P ? 0 : query - store.P + 1;
@@ -133,7 +143,7 @@ function describeHead(scene, x, y) {
     return [
       token,
       `Q·K/${divisor(scene.store.model)} ${digits3(values.scores[t])}`,
-      words.plain("hover_softmax", { weight: digits3(values.weights(t)) }),
+      outsideWindow(scene, t, T - 1) || words.plain("hover_softmax", { weight: digits3(values.weights(t)) }),
     ];
   }
   return null;

@@ -71,13 +71,16 @@ function drawHeadStrip(p, scene, groups, g, q) {
   const y = groups.top + g * groups.h + groups.kv + q * groups.strip + 0.75;
   const h = groups.strip - 1;
   const w = columns.width - Math.max(2, columns.width / 9);
+  const seen = store.firstSeen(state.layer, T - 1);
   if (!weights || h < 0.8) return;
   p.faded(emphasis(state.substep, "attention"), () => {
-    for (let t = columns.first; t < T; t++) {
+    for (let t = columns.first; t < Math.min(T, seen); t++) p.box(columns.x(t) + 1, y, w, h, p.theme.masked);
+    for (let t = Math.max(columns.first, seen); t < T; t++) {
       p.box(columns.x(t) + 1, y, w, h, p.theme.card);
       p.box(columns.x(t) + 1, y, w, h, p.theme.q, shadeOf(weights(t)));
     }
-    if (columns.fold) {
+    if (columns.fold && seen >= columns.first) p.box(LABELS + 1, y, columns.fold - 6, h, p.theme.masked);
+    else if (columns.fold) {
       let sum = 0;
       for (let t = 0; t < columns.first; t++) sum += weights(t);
       p.box(LABELS + 1, y, columns.fold - 6, h, p.theme.q, shadeOf(sum));

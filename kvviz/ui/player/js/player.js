@@ -203,6 +203,7 @@ class Player extends Screen {
 
   toggleHelp(open = !this.helpOpen) {
     this.helpOpen = open;
+    this.help.windowed = Boolean(this.store && this.store.model.windows);
     this.help.open = open;
   }
 

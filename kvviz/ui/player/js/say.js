@@ -37,10 +37,16 @@ function sentence(scene) {
     bytes: integer(pass.bytes),
     unused: integer(store.P - 1),
   };
+  // Where the layer's window ends before the oldest position, the query at T - 1 sees less than is stored.
+  const window = store.windowOf(state.layer);
+  const outside = store.firstSeen(state.layer, T - 1);
+  Object.assign(values, { window: integer(window), seen: integer(T - outside), outside: integer(outside) });
   const kind = decode ? "decode" : store.P === 1 ? "one" : "prefill";
   if (state.substep === null) {
     if (state.opened === "layer") return [Hkv === H ? "say_layer" : "say_layer_shared", { ...values, group: H / Hkv }];
-    if (state.opened === "head") return [decode ? "say_head" : "say_head_prefill", values];
+    if (state.opened === "head")
+      return [decode ? (outside ? "say_head_window" : "say_head") : "say_head_prefill", values];
+    if (decode && outside) return ["say_decode_window", values];
     return [`say_${kind}`, values];
   }
   const part = PARTS[state.substep].name;
@@ -51,13 +57,9 @@ function sentence(scene) {
   }
   if (part === "qkv") return [`say_qkv_${Hkv === H ? "same" : "shared"}_${rows}`, values];
   if (part === "append") return [decode ? "say_append_decode" : "say_append_prefill", values];
-  if (part === "scores" || part === "softmax") return sayStrongest(scene, part, values);
-  if (part === "mask")
-    return [
-      `say_mask_${rows}`,
-      { ...values, hidden: integer((store.P * (store.P - 1)) / 2), all: integer(store.P ** 2) },
-    ];
-  if (part === "values") return ["say_values", values];
+  if (part === "scores" || part === "softmax") return sayStrongest(scene, part, values, outside);
+  if (part === "mask") return sayMask(rows, store.P, outside, values);
+  if (part === "values") return [outside ? "say_values_window" : "say_values", values];
   if (part === "logits")
     return ["say_logits", { ...values, best: short(pass.top[0][0]), probability: percent(pass.top[0][1]) }];
   if (part === "choose") return sayChoice(scene, values);
@@ -67,7 +69,16 @@ function sentence(scene) {
   ];
 }
 
-function sayStrongest(scene, part, values) {
+// What is hidden: in prefill's square every key that comes later, in a layer with a window also what lies before it.
+function sayMask(rows, P, outside, values) {
+  if (rows === "decode") return [outside ? "say_mask_decode_window" : "say_mask_decode", values];
+  const later = (P * (P - 1)) / 2;
+  const before = (outside * (outside + 1)) / 2; // 1 for the first query that has any, one more for each after it
+  const counts = { hidden: integer(later + before), all: integer(P ** 2), later: integer(later) };
+  return [before ? "say_mask_prefill_window" : "say_mask_prefill", { ...values, ...counts, outside: integer(before) }];
+}
+
+function sayStrongest(scene, part, values, outside) {
   const { store, state, s, T } = scene;
   const scores = part === "scores" ? scoresOf(scene) : null;
   const weights = store.weights(state.layer, state.head, s);
@@ -76,7 +87,8 @@ function sayStrongest(scene, part, values) {
   const key = largest(T, f);
   const value = part === "scores" ? digits3(f(key)) : percent(f(key));
   const kind = s > 0 ? "decode" : "prefill";
-  return [`say_${part}_${kind}`, { ...values, key, key_token: short(store.labels[key]), value }];
+  const name = part === "softmax" && kind === "decode" && outside ? "say_softmax_decode_window" : `say_${part}_${kind}`;
+  return [name, { ...values, key, key_token: short(store.labels[key]), value }];
 }
 
 function sayChoice(scene, values) {

@@ -54,16 +54,19 @@ function drawSquareCells(p, scene, stage, square, scores) {
       p.round(columns.x(first), y, columns.x(T) - columns.x(first) - 1, h - gap, 2, { stroke: p.theme.line });
       continue;
     }
+    const seen = scene.store.firstSeen(state.layer, i);
     for (let t = first; t < T; t++) {
       const x = columns.x(t) + 1;
-      const hidden = t > i && stage !== "scores";
+      const hidden = (t > i || t < seen) && stage !== "scores";
       if (hidden) p.box(x, y, w, h - gap, p.theme.masked);
       else if (stage === "softmax") {
         p.box(x, y, w, h - gap, p.theme.card);
         p.box(x, y, w, h - gap, p.theme.q, shadeOf(square.at(i, t)));
       } else p.box(x, y, w, h - gap, p.theme.q, 0.06 + 0.64 * ((scores[r].values[t] - scores[r].low) / scores[r].span));
     }
-    if (columns.fold && stage === "softmax") {
+    if (columns.fold && seen >= columns.first && stage !== "scores") {
+      p.box(LABELS + 1, y, columns.fold - 6, h - gap, p.theme.masked);
+    } else if (columns.fold && stage === "softmax") {
       p.box(LABELS + 1, y, columns.fold - 6, h - gap, p.theme.card);
       p.box(LABELS + 1, y, columns.fold - 6, h - gap, p.theme.q, shadeOf(square.folded(i, first)));
     }
@@ -87,7 +90,10 @@ function drawEarlierQueries(p, scene) {
       const y = top + r * h;
       const weights = i < store.P ? null : store.weights(state.layer, state.head, i - store.P + 1);
       if (i >= store.P ? !weights : i < square.first) continue;
-      for (let t = Math.max(columns.first, i < store.P ? square.first : 0); t <= Math.min(i, T - 1); t++)
+      const seen = store.firstSeen(state.layer, i);
+      const from = Math.max(columns.first, i < store.P ? square.first : 0);
+      if (seen > from) p.box(columns.x(from) + 1, y, columns.x(seen) - columns.x(from) - 2, h - gap, p.theme.masked);
+      for (let t = Math.max(from, seen); t <= Math.min(i, T - 1); t++)
         p.box(
           columns.x(t) + 1,
           y,
@@ -98,7 +104,8 @@ function drawEarlierQueries(p, scene) {
         );
       const hidden = columns.x(Math.min(T, i < store.P ? store.P : i + 1)) - columns.x(Math.max(i + 1, columns.first));
       if (hidden > 0) p.box(columns.x(Math.max(i + 1, columns.first)) + 1, y, hidden - 2, h - gap, p.theme.masked);
-      if (columns.fold) {
+      if (columns.fold && seen >= columns.first) p.box(LABELS + 1, y, columns.fold - 6, h - gap, p.theme.masked);
+      else if (columns.fold) {
         let sum = 0;
         if (weights) for (let t = 0; t < columns.first; t++) sum += weights(t);
         else sum = square.folded(i, columns.first);

@@ -179,6 +179,17 @@ class RunStore {
     return { at, folded, first: a };
   }
 
+  // How many of the newest positions a query sees in a layer; 0: all.
+  windowOf(layer) {
+    return this.model.windows ? this.model.windows[layer] : 0;
+  }
+
+  // The first key that the query at a position sees in a layer. Those before it are stored and not looked at.
+  firstSeen(layer, position) {
+    const window = this.windowOf(layer);
+    return window ? Math.max(0, position + 1 - window) : 0;
+  }
+
   // What Python is told is held here: flat lists of unit, count.
   have(language) {
     const flat = (map, count) => [...map].flatMap(([unit, held]) => [unit, count(held)]);
