@@ -15,8 +15,7 @@ def below(run: Run, view: View) -> None:
     st.markdown(t("decode", read, **values))
     for figure in ("row", "rows", "bytes", "time", "candidates"):
         page.figure(figure, run, view, key=f"decode-{figure}")
-    st.subheader(t("decode", "code_heading"), anchor=False)
-    st.markdown(t("decode", "code", **values))
+    page.code("decode", run, view)
     page.questions("decode", run, view)
 
 

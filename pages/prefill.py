@@ -16,8 +16,7 @@ def below(run: Run, view: View) -> None:
     st.markdown(t("prefill", read, **values))
     for figure in ("square", "predictions"):
         page.figure(figure, run, view, key=f"prefill-{figure}")
-    st.subheader(t("prefill", "code_heading"), anchor=False)
-    st.markdown(t("prefill", "code", **values))
+    page.code("prefill", run, view)
     page.questions("prefill", run, view)
 
 

@@ -15,7 +15,12 @@ def text_of(app: AppTest) -> str:
 
 def text_so_far(app: AppTest) -> str:
     """The running text: an element that shows its content literally."""
-    (found,) = app.main.text
+    return app.main.text[0].value
+
+
+def code_of(app: AppTest) -> str:
+    """The pass in a few lines, literal too."""
+    (_, found) = app.main.text
     return found.value
 
 

@@ -63,11 +63,13 @@ def chart(
         },
         height=figure.layout.height,  # kept free while the browser loads Plotly: nothing jumps when it draws
     )
+    # Popovers: what is in them comes into the page when they are opened. An expander's tables would be there always,
+    # and the browser would go through them with every step.
     left, right = st.columns(2)
-    with left.expander(t("figures", "label.how")):
+    with left.popover(t("figures", "label.how"), type="tertiary", width="stretch"):
         st.markdown(how)
     if table:
-        with right.expander(t("figures", "label.numbers")):
+        with right.popover(t("figures", "label.numbers"), type="tertiary", width="stretch"):
             st.dataframe(dict(table), hide_index=True, key=f"table-{key}")
 
 

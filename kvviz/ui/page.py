@@ -19,7 +19,8 @@ from kvviz.ui.player import View
 STORY = ("home", "prefill", "decode", "race")
 LAST = 10**6  # as a step: the run's last one
 RUNNING = (
-    "<style>.st-key-running_text [data-testid=stText]{white-space:pre-wrap;overflow-wrap:anywhere;padding:.7rem 1rem;"
+    "<style>:is(.st-key-running_text,.st-key-code) [data-testid=stText]"
+    "{white-space:pre-wrap;overflow-wrap:anywhere;padding:.7rem 1rem;"
     "border-radius:8px;background:rgba(127,127,127,.1);"
     "font:.875rem/1.6 'Source Code Pro','PingFang SC','Microsoft YaHei','Noto Sans CJK SC',monospace}</style>"
 )
@@ -112,6 +113,12 @@ def text_so_far(run: Run, step: int) -> None:
         section = "text_end_once" if len(ends) == 1 else "text_end"
         st.caption(t("shell", section, step=f"{ends[0]:,}", times=f"{len(ends):,}"))
     limit_reached(run)
+
+
+def code(name: str, run: Run, view: View) -> None:
+    """The pass in a few lines: section `code` of a lesson, as plain text for the same reason as `text_so_far`."""
+    st.subheader(t(name, "code_heading"), anchor=False)
+    st.container(key="code").text(t(name, "code", **facts(run, view)))
 
 
 def limit_reached(run: Run) -> None:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from factories import PLAYER_CASES, make_run
-from reading import components, outside_code, text_of, text_so_far
+from reading import code_of, components, outside_code, text_of, text_so_far
 
 from kvviz import lessons
 from kvviz.ui import charts, page, state
@@ -181,10 +181,10 @@ def test_code_says_how_scores_are_scaled_and_what_is_hidden(opened, language):
     for name, shown, layer, *wanted in cases:
         app = opened(name, state={"kv_opened": shown}, lang=language, step="6", layer=layer)
         assert not app.exception and not app.error
-        (code,) = (m.value for m in app.markdown if m.value.startswith("```python"))
+        code = code_of(app)
         assert [w for w in wanted if w not in code] == []
     own = dataclasses.replace(wide, model=dataclasses.replace(wide.model, attention_scale=1 / 12), key="own")
-    code = text_of(opened("decode", state={"kv_opened": own}, lang=language, step="6"))
+    code = code_of(opened("decode", state={"kv_opened": own}, lang=language, step="6"))
     assert ".mT * 0.0833 " in code and "sqrt" not in code
 
 

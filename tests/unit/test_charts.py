@@ -46,7 +46,7 @@ def test_a_chart_has_its_sentence_explanation_and_table():
         "Step 19 computes 1 row with the cache and 24 without, 23 of them again. "
         "So far it is 24 rows against 290, 12.1 times as many."
     )
-    assert [e.label for e in app.expander] == ["How to read this", "The numbers"]
+    assert [e.proto.popover.label for e in app.get("popover")] == ["How to read this", "The numbers"]
     table = app.dataframe[0].value
     assert table["with the cache"].sum() == 24
     assert table["without a cache"].sum() == 290
@@ -88,7 +88,7 @@ def test_nothing_is_tabled_while_measuring():
     app = shown(figure="time", new="20", step="3")
     assert app.markdown[0].value.startswith("Measuring: 3 of 16 decode steps.")
     assert len(app.dataframe) == 0
-    assert [e.label for e in app.expander] == ["How to read this"]
+    assert [e.proto.popover.label for e in app.get("popover")] == ["How to read this"]
 
 
 def test_an_unknown_figure_is_an_error():

@@ -34,7 +34,7 @@ def test_the_catalogue_knows_it_before_it_is_there(tmp_path, monkeypatch):
     entry = catalog.entry("smollm2-135m-instruct")
     assert (entry.kind, entry.on_disk, entry.path) == ("wheel", False, None)
     assert (entry.positions, entry.trained_positions, entry.license) == ("rotary", 8192, "Apache-2.0")
-    assert (entry.parameters, entry.size_bytes) == (134_515_008, 538_090_408)
+    assert (entry.parameters, entry.size_bytes) == (134_515_008, 269_060_552)
     with pytest.raises(Refusal) as refusal:
         load(entry.name)
     assert refusal.value.code == "not_on_disk"
