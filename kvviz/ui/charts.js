@@ -9,6 +9,7 @@ export default function (component) {
   const host = parentElement.querySelector(".kvc") ?? build(parentElement);
   const style = getComputedStyle(parentElement);
   const ground = style.getPropertyValue("--st-background-color").trim();
+  host.style.height = `${data.height}px`; // also before it is drawn: any part of it that comes near counts
   const busy = wait.has(host);
   wait.set(host, { data, dark: isDark(ground) });
   if (!busy) draw(host);
@@ -35,7 +36,8 @@ function build(parent) {
       host.near = seen.at(-1).isIntersecting;
       if (host.near) host.called?.();
     },
-    { rootMargin: "400px" },
+    // What scrolls is not the window: a margin around the window would end at the edge of what scrolls.
+    { root: parent.closest("[data-testid=stMain]"), rootMargin: "150px" },
   );
   host.approach.observe(host);
   return host;
@@ -62,7 +64,6 @@ async function paint(host, data, dark) {
   const figure = recolour(JSON.parse(data.figure), exchange(data.themes, dark));
   host.setAttribute("aria-label", data.alt);
   host.dataset.key = data.key;
-  host.style.height = `${figure.layout.height}px`;
   // A figure may have a width of its own (the attention square); it gives way where the page is narrower.
   host.fullWidth = figure.layout.width ?? Infinity;
   figure.layout.width = Math.min(host.fullWidth, host.clientWidth);

@@ -57,6 +57,7 @@ def chart(
             "themes": themes(),
             "module": _plotly_module(),
             "key": key,
+            "height": figure.layout.height,
             "file": f"kvviz-{key}",
             "alt": alt,
             "words": {name: t("figures", f"button.{name}") for name in _BUTTONS},

@@ -182,3 +182,18 @@ def test_every_chart_in_chinese_at_a_single_step(open_charts):
         expect(chart).to_have_attribute("data-drawn", "1", timeout=WAIT_MS)
     expect(visit.page.get_by_text("怎么看这张图").first).to_be_visible()
     expect(visit.page.get_by_text("测量中：已有 0 个解码步，需要 16 个", exact=True)).to_be_visible()
+
+
+def test_a_chart_that_is_half_in_view_is_drawn(visit):
+    """Who jumps to what stands below a chart sees its lower half first."""
+    visit.goto("/decode?step=6")
+    visit.wait_player(step=6)
+    below = visit.page.locator(".st-key-code")
+    below.wait_for(timeout=WAIT_MS)
+    visit.settled()
+    last = visit.page.get_by_test_id("kv-chart").last
+    assert last.get_attribute("data-drawn") is None
+    below.scroll_into_view_if_needed()
+    expect(last).to_have_attribute("data-drawn", "1", timeout=WAIT_MS)
+    box = last.bounding_box()
+    assert box["y"] < 0 < box["y"] + box["height"]

@@ -42,18 +42,18 @@ class Line:
 def test_a_run_under_way_survives_a_dropped_connection(visit):
     line = Line(visit.page)
     visit.goto(f"/decode?model=story-gpt2&prompt={PROMPT.replace(' ', '+')}&new={TOKENS}&step=3")
-    visit.wait_player(step=3, cache_length=7)  # the first passes are there, the others are being made
+    visit.wait_player(step=3, cache_length=8)  # the first passes are there, the others are being made
     line.cut()
     visit.page.wait_for_timeout(1_000)
     visit.press("ArrowRight", "]")  # what the browser holds can be stepped without a server
-    visit.wait_player(step=4, cache_length=8, head=1)
+    visit.wait_player(step=4, cache_length=9, head=3)
     visit.page.wait_for_timeout(20_000)
-    visit.wait_player(step=4, cache_length=8, head=1)
+    visit.wait_player(step=4, cache_length=9, head=3)
     line.give_back()
 
     expect(button(visit, "stop_button")).to_be_disabled(timeout=LONG_MS)  # done, or stopped: at rest in any case
     expect(visit.page.get_by_text(re.compile("^Your run: story-gpt2"))).to_be_visible(timeout=LONG_MS)
-    visit.wait_player(step=4, cache_length=8, head=1)
+    visit.wait_player(step=4, cache_length=9, head=3)
     assert visit.player.get_attribute("data-steps") == str(TOKENS)
     run = Session(load("story-gpt2", device="cpu"), PROMPT, compare=False, capture=False).advance(TOKENS)
     visit.press("End")
