@@ -54,7 +54,7 @@ def test_a_run_under_way_survives_a_dropped_connection(visit):
     expect(button(visit, "stop_button")).to_be_disabled(timeout=LONG_MS)  # done, or stopped: at rest in any case
     expect(visit.page.get_by_text(re.compile("^Your run: story-gpt2"))).to_be_visible(timeout=LONG_MS)
     visit.wait_player(step=4, cache_length=9, head=3)
-    assert visit.player.get_attribute("data-steps") == str(TOKENS)
+    visit.wait_player(steps=TOKENS)
     run = Session(load("story-gpt2", device="cpu"), PROMPT, compare=False, capture=False).advance(TOKENS)
     visit.press("End")
     visit.wait_player(step=TOKENS - 1, cache_length=len(run.prompt_ids) + TOKENS - 1)
