@@ -15,7 +15,7 @@ def below(run: Run, view: View) -> None:
     st.markdown(t("decode", read, **values))
     for figure in ("row", "rows", "bytes", "time", "candidates"):
         page.figure(figure, run, view, key=f"decode-{figure}")
-    page.code("decode", run, view)
+    page.code("decode" if view.step else "prefill", run, view)
     page.questions("decode", run, view)
 
 

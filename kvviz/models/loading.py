@@ -58,6 +58,9 @@ class _Once:
 
 _loaded: OrderedDict[tuple, _Once] = OrderedDict()
 _guard = threading.Lock()
+# While transformers reads a model it changes what all threads share: torch's default dtype, and the method that ties
+# matrices. Two at once leave each other's: a model lacks a matrix, or has half of them in another dtype.
+reading = threading.Lock()
 
 
 def load(name: str, *, device: str | None = None, dtype: str | None = None) -> LoadedModel:
@@ -107,7 +110,8 @@ _device = device  # `load` has a parameter of that name
 def _read_or_refuse(found: catalog.Entry, where: torch.device, dtype: str) -> LoadedModel:
     """`_read`, with whatever the libraries raise over a damaged file turned into a sentence."""
     try:
-        return _read(found, where, dtype)
+        with reading:
+            return _read(found, where, dtype)
     except Refusal:
         raise
     except Exception as error:  # tokenizers and safetensors raise bare ones

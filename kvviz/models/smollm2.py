@@ -252,15 +252,18 @@ def convert(gguf: Path, into: Path) -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
     from transformers.utils import logging
 
+    from kvviz.models import loading  # here: it needs torch
+
     logging.disable_progress_bar()
-    read, report = LlamaForCausalLM.from_pretrained(
-        gguf.parent,
-        config=LlamaConfig(**CONFIG),  # else the whole GGUF is gone through once more, for its vocabulary
-        gguf_file=gguf.name,
-        dtype=torch.float32,
-        local_files_only=True,
-        output_loading_info=True,
-    )
+    with loading.reading:
+        read, report = LlamaForCausalLM.from_pretrained(
+            gguf.parent,
+            config=LlamaConfig(**CONFIG),  # else the whole GGUF is gone through once more, for its vocabulary
+            gguf_file=gguf.name,
+            dtype=torch.float32,
+            local_files_only=True,
+            output_loading_info=True,
+        )
     if report["missing_keys"]:  # transformers fills these with random numbers and goes on
         raise Refusal("weights_incomplete", model=NAME, missing=len(report["missing_keys"]))
     # A model read from a GGUF refuses to be saved: its numbers go into a plain one, which takes them as they are.

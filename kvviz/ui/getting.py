@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from kvviz.models import catalog, fetch
+from kvviz.refusal import Refusal
 from kvviz.ui import state
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import t
@@ -50,7 +51,10 @@ def _getting(entry: catalog.Entry) -> None:
         if st.button(switch, key=key, width="stretch", on_click=_switch, args=(entry.name,)):
             st.rerun()
         return
-    if status.refusal:
+    if variable := fetch.offline():
+        st.caption(refused(Refusal("offline", model=entry.name, variable=variable)))
+        return
+    if status.refusal and entry.name in st.session_state.get("kv_fetches", ()):  # who did not ask needs no answer
         st.warning(refused(status.refusal))
     parameters, size = f"{entry.parameters / 1e6:,.0f}", f"{entry.size_bytes / 1e6:,.0f}"
     st.button(
@@ -59,9 +63,14 @@ def _getting(entry: catalog.Entry) -> None:
         icon=":material/download:",
         width="stretch",
         help=t("shell", "get_help", **label, parameters=parameters, size=size),
-        on_click=fetch.request,
+        on_click=_fetch,
         args=(entry.name,),
     )
+
+
+def _fetch(name: str) -> None:
+    st.session_state.setdefault("kv_fetches", set()).add(name)
+    fetch.request(name)
 
 
 def _switch(name: str) -> None:

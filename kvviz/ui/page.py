@@ -196,9 +196,9 @@ def facts(run: Run, view: View) -> dict[str, object]:
         "H": m.heads,
         "Hkv": m.kv_heads,
         "D": m.head_dim,
-        "q_shape": f"({1}, {m.heads}, {Tq:,}, {m.head_dim})",
-        "kv_shape": f"({1}, {m.kv_heads}, {T:,}, {m.head_dim})",
-        "weights_shape": f"({1}, {m.heads}, {Tq:,}, {T:,})",
+        "q_shape": f"(1, {m.heads}, {Tq}, {m.head_dim})",
+        "kv_shape": f"(1, {m.kv_heads}, {T}, {m.head_dim})",
+        "weights_shape": f"(1, {m.heads}, {Tq}, {T})",
         "divide": _scaling(run).ljust(10),  # comments of the lines of code stand below each other
         "hidden": "later | too_old" if windowed(run, view) else "later",
         "mask": _mask(run, view),

@@ -12,7 +12,7 @@ from kvviz.theory.memory import human
 from kvviz.ui import browser, examples, links, state, warm
 from kvviz.ui.getting import getting
 from kvviz.ui.guard import guarded, refused
-from kvviz.ui.language import t
+from kvviz.ui.language import current, t
 from kvviz.ui.share import open_and_save, share_fragment
 from kvviz.ui.stage import POLL_SECONDS
 
@@ -65,7 +65,8 @@ def _model(entries: list[catalog.Entry]) -> catalog.Entry:
         "positions": f"{chosen.trained_positions:,}",
     }
     section = "model_facts" if chosen.on_disk else "facts_folder" if chosen.kind == "folder" else "facts_not_on_disk"
-    st.caption(f"{s(section, **facts)} {_takes(chosen)}")
+    space = "" if current() == "zh" else " "
+    st.caption(f"{s(section, **facts)}{space}{_takes(chosen)}")
     return chosen
 
 

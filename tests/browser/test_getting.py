@@ -100,6 +100,11 @@ def test_a_hub_that_does_not_answer_is_a_sentence_and_the_app_goes_on(visits, se
         visit.page.get_by_role("button", name=re.compile("OpenAI GPT-2, 124 M")).click()
         words = "has said nothing for 4 seconds" if kind == "silent" else "cannot be reached from here"
         expect(visit.page.get_by_text(re.compile(words))).to_be_visible(timeout=WAIT_MS)
+        other = visits(url=server.url)  # who did not ask is offered it, and told nothing
+        other.goto("/")
+        other.wait_player()
+        expect(other.page.get_by_role("button", name=re.compile("OpenAI GPT-2, 124 M"))).to_be_visible(timeout=WAIT_MS)
+        expect(other.page.get_by_text(re.compile(words))).to_have_count(0)
         visit.press("End")
         visit.wait_player(step=len(storage.bundled().steps) - 1)
 
@@ -109,4 +114,8 @@ def test_offline_offers_nothing(visits, servers):
     visit.goto("/")
     visit.wait_player()
     expect(visit.page.locator(".st-key-run_button")).to_be_visible()
+    expect(visit.page.get_by_role("button", name=re.compile("OpenAI"))).to_have_count(0)
+    visit.goto("/?model=gpt2")
+    visit.wait_player()
+    expect(visit.page.get_by_text(re.compile("KVVIZ_OFFLINE is set on this machine"))).to_be_visible(timeout=WAIT_MS)
     expect(visit.page.get_by_role("button", name=re.compile("OpenAI"))).to_have_count(0)

@@ -188,6 +188,12 @@ def test_code_says_how_scores_are_scaled_and_what_is_hidden(opened, language):
     assert ".mT * 0.0833 " in code and "sqrt" not in code
 
 
+def test_code_at_prefill_is_prefill_s(opened):
+    """Decode's page at a run that has its prefill alone: all rows go in, and there is a mask."""
+    code = code_of(opened("decode", state={"kv_opened": make_run(**PLAYER_CASES["one"])}))
+    assert "masked_fill" in code and "one row" not in code
+
+
 def test_a_window_is_told_apart_from_what_is_stored(opened):
     run = make_run(**PLAYER_CASES["window"])  # 12 + 6 stored at step 6; layers 2 and 5 see all
     narrow, full = (text_of(opened("decode", state={"kv_opened": run}, step="6", layer=n)) for n in ("0", "2"))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import torch
 
 from kvviz.engine import Session, load
-from kvviz.models import catalog
+from kvviz.models import catalog, loading
 from kvviz.records import Sampling
 from kvviz.refusal import Refusal
 from tests.unit.families import FAMILIES, write
@@ -163,3 +165,41 @@ def test_sessions_of_one_model_run_one_pass_at_a_time(model, monkeypatch):
         list(pool.map(lambda k: outcome(model, k), range(40)))
     assert len(most) == 2 * (20 * 2 + 20 * 3)  # each pass and its twin
     assert max(most) == 1
+
+
+def test_different_models_that_load_at_once_are_whole(monkeypatch):
+    """transformers changes process-wide state while it reads: two readers at once left each other's dtype."""
+    wanted = (("story-gpt2", "float32"), ("story-llama", "bfloat16"), ("story-gpt2", "bfloat16"))
+    for _ in range(3):
+        monkeypatch.setattr(loading, "_loaded", OrderedDict())
+        found, start = {}, threading.Barrier(len(wanted))
+
+        def load(name: str, dtype: str, found=found, start=start) -> None:
+            start.wait(30)
+            found[name, dtype] = loading.load(name, device="cpu", dtype=dtype)
+
+        threads = [threading.Thread(target=load, args=each) for each in wanted]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+        assert found.keys() == set(wanted)
+        for (_, dtype), model in found.items():
+            assert {str(p.dtype) for p in model.module.parameters()} == {f"torch.{dtype}"}
+            assert model.module.get_output_embeddings().weight is model.module.get_input_embeddings().weight
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_a_run_does_not_depend_on_the_default_dtype(story):
+    """Which another model's loading changes for a moment."""
+    alone = Session(story, "Once upon a time").advance(6)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        beside = Session(story, "Once upon a time").advance(6)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert beside.ids.tolist() == alone.ids.tolist()
+    for a, b in zip(alone.steps, beside.steps, strict=True):
+        assert np.array_equal(a.attention, b.attention)
+        assert np.array_equal(a.top_probs, b.top_probs)
+        assert all(p.verdict == "holds" for p in b.proofs)

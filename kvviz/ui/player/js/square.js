@@ -51,11 +51,11 @@ function drawSquareCells(p, scene, stage, square, scores) {
     const y = top + r * h;
     if (reached(state.substep, "qkv")) p.box(LABELS - 7, y, 4, h - gap, p.theme.q); // the query that this row belongs to
     if (stage === "none" || r >= shown) {
-      p.round(columns.x(first), y, columns.x(T) - columns.x(first) - 1, h - gap, 2, { stroke: p.theme.line });
+      p.round(columns.x(columns.first), y, columns.x(T) - columns.x(columns.first) - 1, h - gap, 2, { stroke: p.theme.line });
       continue;
     }
     const seen = scene.store.firstSeen(state.layer, i);
-    for (let t = first; t < T; t++) {
+    for (let t = columns.first; t < T; t++) { // all that is not folded, also where the first rows have no room
       const x = columns.x(t) + 1;
       const hidden = (t > i || t < seen) && stage !== "scores";
       if (hidden) p.box(x, y, w, h - gap, p.theme.masked);
@@ -68,7 +68,7 @@ function drawSquareCells(p, scene, stage, square, scores) {
       p.box(LABELS + 1, y, columns.fold - 6, h - gap, p.theme.masked);
     } else if (columns.fold && stage === "softmax") {
       p.box(LABELS + 1, y, columns.fold - 6, h - gap, p.theme.card);
-      p.box(LABELS + 1, y, columns.fold - 6, h - gap, p.theme.q, shadeOf(square.folded(i, first)));
+      p.box(LABELS + 1, y, columns.fold - 6, h - gap, p.theme.q, shadeOf(square.folded(i, columns.first)));
     }
   }
 }
