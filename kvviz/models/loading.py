@@ -246,7 +246,7 @@ def random_gpt2_small(*, device: str | None = None, dtype: str | None = None, se
     """
     where, dtype = _device.pick(device), dtype or _device.owner_dtype()
     _device.check_dtype(dtype, where)
-    with torch.random.fork_rng():
+    with reading, torch.random.fork_rng():
         torch.manual_seed(seed)
         module = GPT2LMHeadModel(GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)).eval()
     module = module.to(where, DTYPES[dtype])

@@ -267,10 +267,11 @@ def convert(gguf: Path, into: Path) -> None:
     if report["missing_keys"]:  # transformers fills these with random numbers and goes on
         raise Refusal("weights_incomplete", model=NAME, missing=len(report["missing_keys"]))
     # A model read from a GGUF refuses to be saved: its numbers go into a plain one, which takes them as they are.
-    with torch.device("meta"):
+    with loading.reading, torch.device("meta"):
         plain = LlamaForCausalLM(LlamaConfig(**CONFIG))
     plain.load_state_dict(read.state_dict(), assign=True)
-    plain.tie_weights()
+    with loading.reading:  # while another model is read, nothing is tied
+        plain.tie_weights()
     plain.save_pretrained(into)
     write_tokenizer(gguf, into / "tokenizer.json")
 
