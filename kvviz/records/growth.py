@@ -5,7 +5,7 @@ Pass 0 is prefill and chooses token 0. Shapes: n passes made so far.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +14,7 @@ import numpy as np
 from kvviz.records.checks import Check
 from kvviz.records.facts import MachineFacts, ModelFacts
 from kvviz.records.run import Run
+from kvviz.records.step import StepRecord
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,10 @@ class Growth:
         return Growth(**kept | {"ids": self.ids[:passes], "without": cut(self.without), "kept": cut(self.kept)})
 
 
-def of_run(run: Run) -> Growth:
-    """What a run's records say. Without its twin, the pass that would have been fed the whole prefix is meant."""
-    m, steps = run.model, run.steps
+def of_run(run: Run, passes: int | None = None) -> Growth:
+    """What a run's records say, of its first `passes` or all. Where a pass has no twin, the one is meant that would
+    have been fed the whole prefix."""
+    m, steps = run.model, run.steps[:passes]
     prefix = np.array([s.length_after for s in steps], dtype=np.int64)
     rows = np.array([s.rows for s in steps], dtype=np.int64)
     again = np.array([s.twin.rows if s.twin else s.length_after for s in steps], dtype=np.int64)
@@ -79,8 +81,19 @@ def of_run(run: Run) -> Growth:
         machine=run.machine,
         pieces=run.pieces,
         new=len(steps),
-        ids=run.new_ids,
+        ids=run.new_ids[: len(steps)],
         without=Work(again, again * again, causal[again], again * m.kv_bytes_per_token),
         kept=Work(rows, rows * prefix, causal[prefix] - causal[prefix - rows], rows * m.kv_bytes_per_token),
         source="run",
+        checks=_equal(steps),
     )
+
+
+def _equal(steps: Sequence[StepRecord]) -> tuple[Check, ...]:
+    """The worst of the passes' own proofs that both lanes agree, if every pass was compared."""
+    worst = {name: [p for s in steps for p in s.proofs if p.name == name] for name in ("tokens", "logits")}
+    if not all(s.twin for s in steps) or not worst["logits"]:
+        return ()
+    verdicts = {p.verdict for found in worst.values() for p in found}
+    verdict = next(v for v in ("fails", "rounding", "holds") if v in verdicts)
+    return (Check("equal", verdict, max(p.value for p in worst["logits"]), worst["logits"][-1].limit),)

@@ -24,6 +24,14 @@ PLACE = ("step", "layer", "head")
 # of so many characters at most.
 Field = tuple[int, int] | tuple[str, ...] | int
 OWN: Mapping[str, Mapping[str, Field]] = {
+    "problem": {"work_P": (1, 1000), "work_N": (1, 200)},
+    "allowed": {
+        "edit": (0, 1023),
+        "edit_to": 40,
+        "edit_how": ("replace", "insert"),
+        "causal": ("on", "off"),
+        "broken": ("twice", "stale", "narrow", "shifted", "restart"),
+    },
     "race": {"race_P": (1, 1023), "race_N": (1, MAX_NEW), "race_repeats": (1, 25)},
 }
 
