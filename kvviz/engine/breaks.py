@@ -15,6 +15,7 @@ from kvviz.engine import cache_api, failures, limits, masks, proofs
 from kvviz.engine.passes import free_pass
 from kvviz.models.loading import LoadedModel
 from kvviz.records.breaks import KINDS, Breaks, Broken, BrokenStep
+from kvviz.refusal import Refusal
 
 NEW = 12
 FIRST_TURN = 4  # tokens written in the first turn of "restart"
@@ -25,11 +26,14 @@ OTHER = "The old man and his wife lived in a"  # the prompt whose K and V "stale
 def all_kinds(model: LoadedModel, prompt: str, new: int = NEW, other: str = OTHER) -> Iterator[Breaks]:
     """Yields after each kind: first the cache used rightly, then each of `KINDS` beside it.
 
-    Raises the Refusals of `limits.check_prompt` for a prompt that leaves no room for the longest of them.
+    Raises the Refusals of `limits.check_prompt`, and "second_turn_too_long" {model, needed, limit} where the longest of
+    them does not fit.
     """
     ids = limits.check_prompt(model, prompt, new, keep_bytes=None)
     left = model.encode(other)
-    limits.check_room(model.facts, len(ids) + max(len(left), len(ids) + FIRST_TURN) + 1, new)
+    needed = len(ids) + max(len(left), len(ids) + FIRST_TURN) + new + 1
+    if needed > model.facts.max_positions:
+        raise Refusal("second_turn_too_long", model=model.facts.name, needed=needed, limit=model.facts.max_positions)
     truth = _Truth(model)
     key, right, found = secrets.token_hex(8), _lane(truth, "right", ids, (), new), {}
     for kind in ("right", *KINDS):

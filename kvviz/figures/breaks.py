@@ -29,7 +29,7 @@ def wrong_by_step(found: Breaks, *, words: Words, dark: bool, kind: str) -> go.F
         y={
             "type": "log",
             "autorange": True,
-            "autorangeoptions": {"minallowed": FLOOR / 2, "maxallowed": 100},
+            "autorangeoptions": {"include": [FLOOR / 2, 100]},
             "title": "max |Δlogit|",
             "tickvals": [FLOOR, 1e-5, 1e-3, 0.1, 10],
             "ticktext": [words["exact_zero"], "1e-5", "0.001", "0.1", "10"],
@@ -85,7 +85,7 @@ def wrong_by_step_table(found: Breaks, *, words: Words, kind: str) -> dict[str, 
         words["right_held"]: [s.right_position + 1 - len(s.fed) if i == 0 else s.right_position
                               for i, s in enumerate(steps)],
         words["visible"]: [s.visible for s in steps],
-        "max |Δlogit|": [float(f"{s.dlogit:.3g}") for s in steps],
+        "max |Δlogit|": [written(s.dlogit) for s in steps],
         words["chosen"]: [label(found.pieces[s.chosen]) for s in steps],
         words["right_choice"]: [label(found.pieces[s.right_choice]) for s in steps],
     }  # fmt: skip
@@ -110,7 +110,7 @@ def breaks_table(found: Breaks, *, words: Words, names: Mapping[str, str]) -> di
     lanes = [found.right, *found.broken.values()]
     return {
         words["fault"]: [names[b.kind] for b in lanes],
-        words["largest"]: [float(f"{b.dlogit.max():.2g}") for b in lanes],
+        words["largest"]: [written(float(b.dlogit.max())) for b in lanes],
         words["same_tokens"]: [f"{b.same} / {len(b.ids)}" for b in lanes],
         words["text"]: [_text(found, b.ids) for b in lanes],
         words["right_text"]: [_text(found, b.right_ids) for b in lanes],
@@ -123,8 +123,8 @@ def breaks_values(found: Breaks, kind: str) -> dict[str, object]:
     odd = b.steps[0 if kind in ("stale", "restart") else min(1, len(b.steps) - 1)]
     return {
         "case": "other" if b.same < len(b.ids) else "same",
-        "largest": written(float(f"{b.dlogit.max():.2g}")),
-        "right": written(float(f"{found.right.dlogit.max():.2g}")),
+        "largest": written(float(b.dlogit.max())),
+        "right": written(float(found.right.dlogit.max())),
         "tolerance": written(found.tolerance),
         "same": text.count(b.same),
         "N": text.count(found.new),

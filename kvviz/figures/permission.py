@@ -169,11 +169,15 @@ def _numbers(values: np.ndarray, p: Palette, axes: dict) -> go.Scatter:
 
 
 def short(v: float) -> str:
-    return f"{v:.1f}" if v >= 1 else f"{v:.2f}".removeprefix("0") if v >= 0.01 else f"{v:.0e}".replace("e-0", "e-")
+    """As it fits a cell: 12, 5.5, .34, 3e-5."""
+    if v >= 0.995:
+        return f"{v:.0f}" if v >= 9.95 else f"{v:.1f}"
+    return f"{v:.2f}".removeprefix("0") if v >= 0.01 else f"{v:.0e}".replace("e-0", "e-")
 
 
 def written(v: float) -> str:
-    return "0" if v == 0 else f"{v:.3g}"
+    """0 for an exact 0 alone; else three digits, or two and a power of ten: 4.32, 3.1e-5."""
+    return "0" if v == 0 else f"{v:.3g}" if v >= 0.001 else f"{v:.1e}".replace("e-0", "e-")
 
 
 def change_map_table(found: Permission, *, words: Words, masked: bool) -> dict[str, list]:
