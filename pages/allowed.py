@@ -73,7 +73,7 @@ def hero(now: State) -> object:
 
 def told(result: Permission) -> dict[str, object]:
     """The numbers of the sentences, tokens as code."""
-    values = figures.permission_values(result)
+    values = figures.permission_values(result) | {"device": shell.plain(result.machine.device_name)}
     return {k: literal(str(v)) if k.endswith("_token") else v for k, v in values.items()}
 
 

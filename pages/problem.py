@@ -51,7 +51,7 @@ def hero(now: State) -> object:
     picture, side = st.columns([3.3, 1.3])
     with side:
         shown = whole if now.busy else whole.upto(passes(whole))
-        values = figures.growth_values(shown)
+        values = figures.growth_values(shown) | {"device": shell.plain(shown.machine.device_name)}
         counters(values)
         st.caption(t(NAME, f"counted_{whole.source}", **values))
         waits = st.container()

@@ -12,7 +12,7 @@ from kvviz.figures.frame import between, frame
 from kvviz.figures.palette import palette
 from kvviz.figures.permission import short, written
 from kvviz.records.breaks import Breaks, Broken
-from kvviz.records.tokens import label
+from kvviz.records.tokens import character_groups, label
 
 FLOOR = 1e-7  # where an exact 0 stands on a logarithmic axis
 Words = Mapping[str, str]
@@ -96,13 +96,13 @@ def _span(positions: tuple[int, ...]) -> str:
 
 
 def texts(found: Breaks, kind: str) -> dict[str, str]:
-    """What the fault wrote, and what would have been right, each as it is."""
+    """What the fault wrote, and what would have been right, with blanks made visible."""
     lane = found.broken[kind]
     return {name: _text(found, ids) for name, ids in (("broken", lane.ids), ("right", lane.right_ids))}
 
 
 def _text(found: Breaks, ids: tuple[int, ...]) -> str:
-    return b"".join(found.pieces[i] for i in ids).decode("utf-8", errors="replace")
+    return "".join(sign for _, _, sign in character_groups([found.pieces[i] for i in ids]))
 
 
 def breaks_table(found: Breaks, *, words: Words, names: Mapping[str, str]) -> dict[str, list]:

@@ -25,7 +25,7 @@ from kvviz import lessons
 from kvviz.models import catalog
 from kvviz.records import Check, Run
 from kvviz.refusal import Refusal
-from kvviz.ui import charts, links, request, warm
+from kvviz.ui import charts, links, request, state, warm
 from kvviz.ui.experimenter import Experimenter, State, Wish, Work
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, has, t
@@ -48,6 +48,7 @@ LOOK = (
     "[class*=st-key-facts-]{background:rgba(127,127,127,.08);border-radius:8px;padding:.6rem .8rem;gap:.1rem}"
     "[class*=st-key-facts-] p{font-size:.86rem;margin:0}"
     "[class*=st-key-facts-] table{font-size:.86rem;font-variant-numeric:tabular-nums;width:100%}"
+    "[class*=st-key-facts-] td:not(:first-child){white-space:nowrap}"
     "[class*=st-key-facts-] :is(td,th){padding:.15rem .3rem!important;border-color:rgba(127,127,127,.25)!important}"
     "[class*=st-key-facts-] code{font-size:.86rem;background:none;padding:0;color:inherit}"
     "</style>"
@@ -67,6 +68,8 @@ def at_hand(name: str, work: Work, wish: Wish, *, by_itself: bool = True) -> Sta
     """Where the experiment is. A cheap one starts `by_itself` whenever `wish` is new, once its model is there."""
     mine = experimenter(name, work)
     now = mine.state()
+    if by_itself and (wish.model, wish.dtype) != (state.model_name(), state.dtype()) and _on_disk(wish):
+        warm.request(wish.model, wish.dtype)  # the sidebar's own model comes up with every page
     if by_itself and wish != now.wish and warm.loaded(wish.model, wish.dtype) is not None:
         mine.start(wish)
         now = mine.state()
@@ -195,9 +198,8 @@ def choice(page: str, name: str, default: str | None, *, kind: str = "segmented"
     options = links.OWN[page][name]
     assert isinstance(options, tuple)
     asked = links.own(page, request.query_values()).get(name)
-    if asked is not None and st.session_state.get(f"kv_took_{name}") != request.query_values():
-        st.session_state[name] = asked
-        st.session_state[f"kv_took_{name}"] = request.query_values()
+    if asked is not None and st.session_state.get(f"kv_took_{name}") != asked:  # once: then the control speaks
+        st.session_state[name] = st.session_state[f"kv_took_{name}"] = asked
     st.session_state.setdefault(name, default)
     control = st.segmented_control if kind == "segmented" else st.pills
     return control(

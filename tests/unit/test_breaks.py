@@ -8,14 +8,14 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from unit.conftest import refused
-from unit.numpy_models import gpt2, llama
 
 from kvviz import lessons
 from kvviz.engine import Session, breaks
 from kvviz.figures import breaks as figures
 from kvviz.models.catalog import BUILTIN
 from kvviz.records.breaks import KINDS
+from tests.unit.conftest import refused
+from tests.unit.numpy_models import gpt2, llama
 
 TALE = "Dorothy and the Tin Woodman"  # nine tokens
 WORDS = {k.removeprefix("axis_"): v for k, v in lessons.sections("en", "allowed").items() if k.startswith("axis_")}
@@ -168,7 +168,7 @@ def test_the_table_tells_what_was_fed_from_what_is_right(found):
 
 def test_what_was_written_is_shown_as_it_is(found):
     texts = figures.texts(found, "narrow")
-    assert texts["right"].startswith(" and the")
+    assert texts["right"].startswith("·and·the")
     names = {k: k for k in ("right", *KINDS)}
     table = figures.breaks_table(found, words=WORDS, names=names)
     assert table["fault"] == ["right", *KINDS]

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 from factories import model_facts
-from unit.conftest import refused
-from unit.numpy_models import gpt2, llama
 
 from kvviz import lessons
 from kvviz.engine import cache_api, permission
 from kvviz.engine.passes import free_pass
 from kvviz.figures import permission as figures
 from kvviz.models.catalog import BUILTIN
+from tests.unit.conftest import refused
+from tests.unit.numpy_models import gpt2, llama
 
 TALE = "Dorothy and the Tin Woodman"  # nine: D or othy ·and ·the ·T in ·Wood man
 WORDS = {k.removeprefix("axis_"): v for k, v in lessons.sections("en", "allowed").items() if k.startswith("axis_")}
