@@ -35,7 +35,7 @@ def change_map(found: Permission, *, words: Words, dark: bool, masked: bool) -> 
         p,
         x={**across, "ticktext": [""] * len(at), "anchor": "y"},
         y={**down, "title": words["layer"], "domain": [0.53, 1]},
-        height=max(340, min(460, 150 + 2 * 26 * L)),
+        height=max(320, min(440, 144 + 2 * 25 * L)),
         xaxis2=_axis(
             p,
             {**across, "ticktext": names, "tickangle": 0 if T <= 12 else -90, "anchor": "y2"}

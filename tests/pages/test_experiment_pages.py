@@ -162,7 +162,8 @@ def test_counts_of_another_prompt_are_not_shown(opened, results):
 
 def test_an_edit_in_a_link_is_what_is_asked_for(opened, monkeypatch):
     still = Still(State())
-    monkeypatch.setattr(experiment.warm, "loaded", lambda *_: SimpleNamespace(facts=storage.bundled().model))
+    model = SimpleNamespace(facts=storage.bundled().model, encode=lambda text: [0])
+    monkeypatch.setattr(experiment.warm, "loaded", lambda *_: model)
     query = {"edit": "8", "edit_to": " <b>x</b>", "edit_how": "insert", "causal": "off"}
     app = opened("allowed", state={"kv_experiments": {"allowed": still}}, **query)
     assert not app.exception and not app.error
