@@ -7,12 +7,12 @@ import time
 from dataclasses import replace
 
 import pytest
-from learner_kit import finished, lengths, settings, until
 
 from kvviz.records import Sampling
 from kvviz.ui import learner as module
 from kvviz.ui import warm
 from kvviz.ui.learner import Learner
+from tests.unit.learner_kit import finished, lengths, settings, until
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 
 import pytest
-from learner_kit import PROMPT, finished, lengths, settings, until
 
 from kvviz.refusal import Refusal
 from kvviz.ui import learner as module
 from kvviz.ui import warm
 from kvviz.ui.learner import Learner
+from tests.unit.learner_kit import PROMPT, finished, lengths, settings, until
 
 
 @pytest.fixture
