@@ -13,7 +13,7 @@ from kvviz.records import Run
 from kvviz.refusal import Refusal
 from kvviz.ui import browser, links, request, shell, stage, state
 from kvviz.ui.guard import guarded, refused
-from kvviz.ui.language import current, t
+from kvviz.ui.language import current, has, t
 from kvviz.ui.player import View
 
 STORY = ("home", "prefill", "decode", "race")
@@ -117,9 +117,13 @@ def text_so_far(run: Run, step: int) -> None:
 
 
 def code(name: str, run: Run, view: View) -> None:
-    """The pass in a few lines: section `code` of a lesson, as plain text for the same reason as `text_so_far`."""
+    """The pass in a few lines: section `code` of a lesson, as plain text for the same reason as `text_so_far`.
+
+    `code_window`, where there is one, for a layer that does not see all that is stored.
+    """
     st.subheader(t(name, "code_heading"), anchor=False)
-    st.container(key="code").text(t(name, "code", **facts(run, view)))
+    section = "code_window" if windowed(run, view) and has(name, "code_window") else "code"
+    st.container(key="code").text(t(name, section, **facts(run, view)))
 
 
 def limit_reached(run: Run) -> None:
@@ -202,7 +206,8 @@ def facts(run: Run, view: View) -> dict[str, object]:
         "divide": _scaling(run).ljust(10),  # comments of the lines of code stand below each other
         "hidden": "later | too_old" if windowed(run, view) else "later",
         "mask": _mask(run, view),
-        "window": f"{m.visible(view.layer, T - 1):,}",
+        "window": m.visible(view.layer, T - 1),
+        "pad": " " * (14 - len(str(m.visible(view.layer, T - 1)))),  # as `divide`
         "token_bytes": f"{m.kv_bytes_per_token:,}",
         "kv_bytes": f"{record.kv_bytes:,}",
         "limit": f"{m.max_positions:,}",

@@ -172,7 +172,7 @@ def test_code_says_how_scores_are_scaled_and_what_is_hidden(opened, language):
     run, wide = make_run(**PLAYER_CASES["window"]), make_run(**PLAYER_CASES["six"])
     masks = {n: lessons.text(language, "decode", f"mask_{n}", window="8") for n in ("none", "window", "later_window")}
     cases = (
-        ("decode", run, "0", "/ sqrt(32)", masks["window"]),
+        ("decode", run, "0", "/ sqrt(32)", "scores[..., :-8] = -inf ", masks["window"]),
         ("decode", run, "2", "/ sqrt(32)", masks["none"]),  # layer 2 sees all
         ("decode", wide, "0", "/ sqrt(32)", masks["none"]),
         ("prefill", run, "0", "masked_fill(later | too_old, -inf)", masks["later_window"]),
@@ -183,6 +183,10 @@ def test_code_says_how_scores_are_scaled_and_what_is_hidden(opened, language):
         assert not app.exception and not app.error
         code = code_of(app)
         assert [w for w in wanted if w not in code] == []
+    code = code_of(opened("decode", state={"kv_opened": run}, lang=language, step="6", layer="2"))
+    assert "-inf" not in code
+    lines = code_of(opened("decode", state={"kv_opened": run}, lang=language, step="6", layer="0")).splitlines()
+    assert len({line.index("#") for line in lines}) == 1, "comments do not stand below each other"
     own = dataclasses.replace(wide, model=dataclasses.replace(wide.model, attention_scale=1 / 12), key="own")
     code = code_of(opened("decode", state={"kv_opened": own}, lang=language, step="6"))
     assert ".mT * 0.0833 " in code and "sqrt" not in code
