@@ -9,8 +9,9 @@ from factories import make_run
 from reading import outside_code, text_of, text_so_far
 
 from kvviz import lessons
+from kvviz.models import catalog
 from kvviz.records import Sampling, storage
-from kvviz.ui import links, state
+from kvviz.ui import links, shell, state
 from kvviz.ui.learner import Learner, Settings
 
 
@@ -34,6 +35,13 @@ def s(section: str, language: str = "en", **values: object) -> str:
 
 def sidebar_text(app) -> str:
     return "\n".join(c.value for c in app.sidebar.caption)
+
+
+def told(box: str) -> list[str]:
+    """The notes of a box of several, which says so first."""
+    first, _, rest = box.partition("\n\n- ")
+    assert first == s("notes")
+    return rest.split("\n- ")
 
 
 def test_an_empty_prompt_turns_run_off_and_says_why(opened, starts):
@@ -134,7 +142,8 @@ def test_a_link_with_a_model_of_its_own_is_refused_and_runs_nothing(opened, star
 
 def test_a_link_past_the_end_is_clamped_with_notes(opened, starts):
     app = opened(step="999", layer="17", head="x")
-    assert sorted(i.value for i in app.info) == sorted(
+    (box,) = app.info
+    assert sorted(told(box.value)) == sorted(
         [
             s("note_step", asked="999", last="71"),
             s("note_layer", asked="17", last="5"),
@@ -142,6 +151,64 @@ def test_a_link_past_the_end_is_clamped_with_notes(opened, starts):
         ]
     )
     assert (app.session_state.kv_view.step, app.session_state.kv_view.layer) == (71, 5)
+
+
+def test_a_nonsense_link_gets_one_box(opened, starts):
+    """Every name that a link knows, each with a value that means nothing."""
+    numbers = ("temperature", "top_k", "top_p", "seed", "new", "step", "layer", "head")
+    names = (*numbers, "model", "dtype", "compare", "presenter", "lang")
+    app = opened(**{name: f"x{i}" for i, name in enumerate(names)})
+    (box,) = app.info
+    notes = told(box.value)
+    assert len(notes) == len(names)
+    assert all(sum(f"` x{i} `" in note for note in notes) == 1 for i in range(len(names)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "choices", "used"),
+    [
+        ("compare", "maybe", "true, false", "true"),  # as it is by default
+        ("presenter", "7", "true, false", "false"),
+        ("lang", "xx", "English, 中文", "English"),
+    ],
+)
+def test_a_choice_that_a_link_can_not_make_gets_a_note(opened, starts, name, value, choices, used):
+    app = opened(**{name: value})
+    said = s("note_choice", name=name, value=lessons.literal(value), choices=choices, used=used)
+    assert [i.value for i in app.info] == [said]
+
+
+@pytest.mark.parametrize("name", ["compare", "presenter"])
+@pytest.mark.parametrize("value", ["true", "false", "False"])
+def test_a_choice_that_a_link_can_make_gets_none(opened, starts, name, value):
+    assert len(opened(**{name: value}).info) == 0
+
+
+@pytest.mark.parametrize("prompt", [{}, {"prompt": "abc"}])
+@pytest.mark.parametrize(
+    ("model", "note"), [("gpt2-large", "note_not_on_disk"), ("gpt5", "note_model"), ("broken", "note_folder")]
+)
+def test_a_place_in_a_run_that_is_not_there_is_not_measured_by_another(
+    opened, starts, monkeypatch, tmp_path, model, note, prompt
+):
+    """GPT-2 large has 36 layers of 20 heads, and the recorded run 6 of 8."""
+    monkeypatch.setattr(catalog, "_folders", {"broken": tmp_path})
+    shell._entries.clear()
+    app = opened("decode", model=model, step="90", layer="30", head="15", **prompt)
+    assert [i.value for i in app.info] == [s(note, value=lessons.literal(model))]
+    assert "Recorded run: story-gpt2" in app.main.caption[0].value
+    assert starts == []
+    assert app.session_state.kv_view != state.View(71, 5, 7), "clamped all the same"
+    shell._entries.clear()
+
+
+def test_a_place_in_a_run_that_never_comes_is_not_measured_by_another(opened, starts):
+    """The run was started and is not there: refused by its worker, say."""
+    app = opened("decode", prompt="abc", step="90", layer="30", head="15")
+    assert len(starts) == 1
+    assert not app.exception
+    assert len(app.info) == 0
+    assert app.session_state.kv_view != state.View(71, 5, 7)
 
 
 @pytest.mark.parametrize(
@@ -158,6 +225,7 @@ def test_settings_that_can_not_be_used_as_they_stand_get_a_note(opened, starts, 
     app = opened(**{name: value})
     assert not app.exception and not app.error
     assert [lessons.literal(value) in i.value for i in app.info] == [True]
+    assert f"; {used} is used instead" in app.info[0].value
     assert app.number_input(name).value == used
 
 
