@@ -29,7 +29,8 @@ RUNNING = (
 
 @dataclass(frozen=True)
 class Try:
-    """A button that puts the app in a state worth seeing. `name` finds its sections: try_NAME, try_NAME_says.
+    """A button that puts the app in a state worth seeing. `name` finds its sections: try_NAME, try_NAME_says, and
+    try_NAME_alone where a run of its prefill alone has nothing of the kind to show.
 
     `recorded` shows the run that ships with kvviz, for what can only be promised there.
     """
@@ -63,7 +64,8 @@ def _tries(name: str, tries: tuple[Try, ...]) -> None:
             args=(each,),
             width="stretch",
         )
-        column.caption(t(name, f"try_{each.name}_says", **values))
+        alone = f"try_{each.name}_alone" if len(run.steps) == 1 else ""
+        column.caption(t(name, alone if has(name, alone) else f"try_{each.name}_says", **values))
 
 
 def _take(each: Try) -> None:
