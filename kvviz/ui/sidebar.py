@@ -61,13 +61,20 @@ def _model(entries: list[catalog.Entry]) -> catalog.Entry:
     if chosen is None:  # the list has changed under a session that had chosen from it
         chosen = next(e for e in entries if e.name == default)
     facts = {
-        "parameters": f"{chosen.parameters / 1e6:,.1f}" if chosen.parameters else "?",
+        "parameters": _millions(chosen),
         "positions": f"{chosen.trained_positions:,}",
     }
-    section = "model_facts" if chosen.on_disk else "facts_folder" if chosen.kind == "folder" else "facts_not_on_disk"
+    known = "model_facts" if chosen.parameters else "model_facts_damaged"
+    section = known if chosen.on_disk else "facts_folder" if chosen.kind == "folder" else "facts_not_on_disk"
     space = "" if current() == "zh" else " "
     st.caption(f"{s(section, **facts)}{space}{_takes(chosen)}")
     return chosen
+
+
+def _millions(e: catalog.Entry) -> str:
+    """Parameters in millions, those of a toy with more digits; empty where they could not be counted."""
+    millions = (e.parameters or 0) / 1e6
+    return f"{millions:,.1f}" if millions >= 1 else f"{millions:.3f}" if millions else ""
 
 
 def _takes(e: catalog.Entry) -> str:
@@ -75,7 +82,8 @@ def _takes(e: catalog.Entry) -> str:
     needed, there = _memory(e.name, state.dtype(), str(e.path), e)
     if needed is None:
         return ""
-    return s("memory_of" if there is not None else "memory", needed=memory.gib(needed), there=memory.gib(there))
+    section = "memory_of" if there is not None else "memory"
+    return s(section, needed=memory.gib(needed), there=memory.gib(there), room=f"{memory.MARGIN // 2**20} MiB")
 
 
 @st.cache_data(ttl=10, show_spinner=False)
@@ -91,7 +99,7 @@ def _model_changed() -> None:
 
 def _described(e: catalog.Entry) -> str:
     """One line of the catalogue: what it is, how large, and whether it is here."""
-    size = [f"{e.parameters / 1e6:,.1f} M" if e.parameters else "", human(e.size_bytes) if e.size_bytes else ""]
+    size = [f"{_millions(e)} M" if e.parameters else "", human(e.size_bytes) if e.size_bytes else ""]
     where = "on_disk" if e.on_disk else "folder_broken" if e.kind == "folder" else "not_on_disk"
     parts = [lessons.literal(e.name), *filter(None, size), s(f"model_{where}")]
     return ", ".join(parts)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 
+import numpy as np
 import pytest
 from factories import make_run
 from reading import outside_code, text_of, text_so_far
+from safetensors.numpy import save_file
 
 from kvviz import lessons
 from kvviz.models import catalog
@@ -84,6 +87,26 @@ def test_a_model_that_is_not_on_disk_says_so_and_does_not_run(opened, starts, no
     assert s("reason_model") in sidebar_text(app)
     assert s("facts_not_on_disk", parameters="774.0", positions="1,024") in sidebar_text(app)
     assert "gpt2-large" not in no_models
+
+
+def test_a_folder_that_the_owner_named_has_its_parameters_counted(opened, starts, monkeypatch, tmp_path):
+    """One matrix of 500,000 × 5, and a config of GPT-2's kind: 2,500,000 values."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    config = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_positions": 64}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text("{}")
+    save_file({"wte.weight": np.zeros((500_000, 5), "float32")}, folder / "model.safetensors")
+    monkeypatch.setattr(catalog, "_folders", {"own": folder})
+    shell._entries.clear()
+    app = opened("home", model="own")
+    assert s("model_facts", parameters="2.5", positions="64") in sidebar_text(app)
+    assert "of it 256 MiB as working room" in sidebar_text(app)
+    header = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(header[:8] + b"?" + header[9:])
+    shell._entries.clear()
+    assert s("model_facts_damaged", positions="64") in sidebar_text(opened("home", model="own"))
+    shell._entries.clear()
 
 
 def test_everything_survives_other_pages(opened, starts):
