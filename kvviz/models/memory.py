@@ -91,19 +91,34 @@ def gib(n: int | None) -> str:
 
 
 def check(entry: catalog.Entry, device_name: str, dtype: str) -> None:
-    """Raises Refusal "no_memory_for_model" when the model can't fit: on the device, or in the host's memory, through
-    which its weights go."""
-    for name in dict.fromkeys((device_name, "cpu")):
-        found = figures(entry, name, dtype)
-        if not found.fits:
-            raise Refusal(
-                "no_memory_for_model",
-                model=entry.name,
-                dtype=dtype,
-                needed=gib(found.needed),
-                there=gib(found.there),
-                device=name,
-            )
+    """Raises a Refusal when the model can't fit: on the device, or in the host's memory, through which its weights go.
+
+    "no_memory_for_model", or "no_memory_dtype", "no_memory_device", "no_memory_either" where bfloat16, another device
+    or either of them would do.
+    """
+    if (found := _lacking(entry, device_name, dtype)) is None:
+        return
+    said = {"needed": gib(found.needed), "there": gib(found.there), "device": found.device}
+    half = dtype == "float32" and _computes(device_name, "bfloat16") and not _lacking(entry, device_name, "bfloat16")
+    other = next((d for d in device.available() if d != device_name and not _lacking(entry, d, dtype)), None)
+    if half:
+        said["half"] = gib(needed(entry, "bfloat16", found.device))
+    if other:
+        said["other"] = other
+    code = "no_memory_either" if half and other else "no_memory_dtype" if half else "no_memory_device"
+    raise Refusal(code if half or other else "no_memory_for_model", model=entry.name, dtype=dtype, **said)
+
+
+def _lacking(entry: catalog.Entry, device_name: str, dtype: str) -> Figures | None:
+    """The figures of the first memory that the model does not fit into, or None."""
+    every = (figures(entry, name, dtype) for name in dict.fromkeys((device_name, "cpu")))
+    return next((found for found in every if not found.fits), None)
+
+
+def _computes(device_name: str, dtype: str) -> bool:
+    import torch
+
+    return dtype in device.dtypes(torch.device(device_name))
 
 
 def _host(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int | None:
