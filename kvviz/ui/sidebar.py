@@ -116,11 +116,9 @@ def _prompt(entry: catalog.Entry) -> None:
     prompt = str(state.value("prompt"))
     counted = token_count(entry, prompt)
     lines = []
-    if prompt and counted is not None:
-        limit = limit_of(entry)
-        room = max(0, limit - counted + 1)
-        section = "count" if counted <= limit else "count_too_long"
-        lines.append(s(section, P=f"{counted:,}", limit=f"{limit:,}", n=f"{room:,}"))
+    limit = limit_of(entry)
+    if prompt and counted is not None and counted <= limit:  # a longer one is spoken of under Run
+        lines.append(s("count", P=f"{counted:,}", limit=f"{limit:,}", n=f"{limit - counted + 1:,}"))
     if prompt and prompt.rstrip(" ") != prompt:
         lines.append(s("trailing_space"))
     if lines:
@@ -207,9 +205,21 @@ def _progress(entry: catalog.Entry, page: str) -> None:
         lines.append(reason)
     elif state.learner().settings and not state.settings().same_run(state.learner().settings):
         lines.append(s("changed"))
+    elif stopped := _stopped():
+        lines.append(s("stopped_prefill" if page == "prefill" else "stopped", **stopped))
     st.caption("  \n".join(lines) or "\u00a0")  # one line stays free: what is below does not move while a run goes on
     if st.session_state.kv_stage != _stage(entry):
         st.rerun()
+
+
+def _stopped() -> dict[str, str] | None:
+    """How far the run on screen came, if it was to go on: by Stop, or because nobody looked at it for a while."""
+    learner = state.learner()
+    progress, settings = learner.progress(), learner.settings
+    whole = progress.busy or progress.at_limit or progress.refusal or progress.failed
+    if whole or not state.is_live(state.current_run()) or progress.done >= settings.new:
+        return None
+    return {"done": f"{progress.done:,}", "wanted": f"{settings.new:,}"}
 
 
 def _start(page: str) -> None:

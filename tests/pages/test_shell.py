@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from safetensors.numpy import save_file
 from kvviz import lessons
 from kvviz.models import catalog
 from kvviz.records import Sampling, storage
-from kvviz.ui import links, shell, state
+from kvviz.ui import links, shell, sidebar, state
 from kvviz.ui.learner import Learner, Settings
 
 
@@ -346,6 +347,32 @@ def test_a_run_from_prompt_to_page(opened):
     learner.extend(5, wait=60)
     app.run()
     assert len(app.session_state.kv_learner.run.steps) == 5
+
+
+@pytest.mark.parametrize("page", ["home", "prefill", "decode"])
+def test_a_stopped_run_says_how_far_it_came_and_how_to_go_on(opened, starts, page):
+    """Three of eight tokens; nothing is said once there are eight, or once Run would start another run."""
+
+    def shown(N: int):
+        learner, run = Learner(), make_run(P=4, N=N)
+        learner._settings = Settings("story-gpt2", run.prompt, Sampling(), 8)
+        learner._run, learner._session, learner._wanted = run, SimpleNamespace(room=99, keep_bytes=10**9), N
+        return opened(page, state={"kv_learner": learner, "prompt": run.prompt})
+
+    sentence = s("stopped_prefill" if page == "prefill" else "stopped", done="3", wanted="8")
+    assert "3 of 8 tokens" in sentence and "N goes on" in sentence
+    app = shown(3)
+    assert sentence in sidebar_text(app)
+    app.text_area("prompt").set_value("another text").run()
+    assert "Stopped" not in sidebar_text(app) and s("changed") in sidebar_text(app)
+    assert "Stopped" not in sidebar_text(shown(8))
+
+
+def test_a_prompt_that_is_too_long_is_said_once(opened, starts, monkeypatch):
+    monkeypatch.setattr(sidebar, "token_count", lambda entry, prompt: 1100)
+    app = opened("home", prompt="abc")
+    assert sidebar_text(app).count("1,100") == 1
+    assert s("reason_long", P="1,100", limit="1,024") in sidebar_text(app)
 
 
 def test_a_link_of_two_hundred_fields_is_opened_as_none(opened, starts):
