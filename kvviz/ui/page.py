@@ -18,6 +18,7 @@ from kvviz.ui.player import View
 
 STORY = ("home", "prefill", "decode", "race")
 LAST = 10**6  # as a step: the run's last one
+SAYS_SECONDS = 1.0
 RUNNING = (
     "<style>:is(.st-key-running_text,.st-key-code) [data-testid=stText]"
     "{white-space:pre-wrap;overflow-wrap:anywhere;padding:.7rem 1rem;"
@@ -55,8 +56,6 @@ def page(name: str, mode: str, tries: tuple[Try, ...], below: Callable[[Run, Vie
 
 def _tries(name: str, tries: tuple[Try, ...]) -> None:
     for column, each in zip(st.columns(len(tries)), tries, strict=True):
-        run = state.bundled_run() if each.recorded else state.current_run()
-        values = facts(run, _within(run, each.place))
         column.button(
             t(name, f"try_{each.name}"),
             key=f"try-{name}-{each.name}",
@@ -64,8 +63,18 @@ def _tries(name: str, tries: tuple[Try, ...]) -> None:
             args=(each,),
             width="stretch",
         )
-        alone = f"try_{each.name}_alone" if len(run.steps) == 1 else ""
-        column.caption(t(name, alone if has(name, alone) else f"try_{each.name}_says", **values))
+        grows = not each.recorded and state.learner().progress().stage == "passes"
+        with column:
+            st.fragment(_says, key=f"says-{each.name}", run_every=SAYS_SECONDS if grows else None)(name, each)
+
+
+@guarded
+def _says(name: str, each: Try) -> None:
+    """What to look for. While a run grows it is looked up again: its numbers may not have been there yet."""
+    run = state.bundled_run() if each.recorded else state.current_run()
+    alone = f"try_{each.name}_alone" if len(run.steps) == 1 else ""
+    section = alone if has(name, alone) else f"try_{each.name}_says"
+    st.caption(t(name, section, **facts(run, _within(run, each.place))))
 
 
 def _take(each: Try) -> None:

@@ -27,6 +27,10 @@ PRESENTER = (
 )
 
 
+# Less air between the controls, so that all of them fit 900 pixels, also while the model comes.
+SIDEBAR = "<style>[data-testid=stSidebarContent] .stVerticalBlock{gap:.7rem}</style>"
+
+
 def navigation() -> st.Page:
     """The pages with their titles in the reader's language. Returns the one to run."""
     pages = [
@@ -54,6 +58,7 @@ def run(page: st.Page) -> None:
         _read_link(entries)
     with st.sidebar:
         guarded(sidebar)(entries, name, _start_link if request.arrived() else lambda entry: None)
+    st.html(SIDEBAR)
     if bool(state.value("presenter")):
         st.html(PRESENTER)
     request.settle()
