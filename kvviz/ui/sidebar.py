@@ -17,6 +17,7 @@ from kvviz.ui.share import open_and_save, share_fragment
 from kvviz.ui.stage import POLL_SECONDS
 
 COMING_SECONDS = 1.0  # while a model loads: each look takes time from the imports
+EMPTY_LINE = "&nbsp;"  # the character itself would be stripped, and the line with it
 PROMPT_CHARACTERS = 20_000  # longer texts are refused without counting their tokens
 
 
@@ -121,8 +122,8 @@ def _prompt(entry: catalog.Entry) -> None:
         lines.append(s("count", P=f"{counted:,}", limit=f"{limit:,}", n=f"{limit - counted + 1:,}"))
     if prompt and prompt.rstrip(" ") != prompt:
         lines.append(s("trailing_space"))
-    if lines:
-        st.caption("  \n".join(lines))
+    # Always there: typing ends with the click on what comes next, which must not move away under it.
+    st.caption("  \n".join(lines) or EMPTY_LINE)
     with st.popover(s("examples"), width="stretch"):
         examples.choices(entry.name)
 
@@ -207,7 +208,7 @@ def _progress(entry: catalog.Entry, page: str) -> None:
         lines.append(s("changed"))
     elif stopped := _stopped():
         lines.append(s("stopped_prefill" if page == "prefill" else "stopped", **stopped))
-    st.caption("  \n".join(lines) or "\u00a0")  # one line stays free: what is below does not move while a run goes on
+    st.caption("  \n".join(lines) or EMPTY_LINE)  # one line stays free: what is below does not move while a run goes on
     if st.session_state.kv_stage != _stage(entry):
         st.rerun()
 

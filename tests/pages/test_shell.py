@@ -368,6 +368,18 @@ def test_a_stopped_run_says_how_far_it_came_and_how_to_go_on(opened, starts, pag
     assert "Stopped" not in sidebar_text(shown(8))
 
 
+def test_what_is_below_the_prompt_stays_where_it_is(opened, starts, monkeypatch):
+    """Typing ends with a click elsewhere: a line that came or went above the button would lose that click."""
+    monkeypatch.setattr(sidebar, "token_count", lambda entry, prompt: 3)
+    app = opened("home")
+    empty = [c.value for c in app.sidebar.caption]
+    app.text_area("prompt").set_value("abc").run()
+    typed = [c.value for c in app.sidebar.caption]
+    assert len(empty) == len(typed)
+    assert all(empty) and all(typed), "an empty line takes no height"
+    assert s("count", P="3", limit="1,024", n="1,022") in typed
+
+
 def test_a_prompt_that_is_too_long_is_said_once(opened, starts, monkeypatch):
     monkeypatch.setattr(sidebar, "token_count", lambda entry, prompt: 1100)
     app = opened("home", prompt="abc")
