@@ -28,7 +28,7 @@ PRESENTER = (
 
 
 # Less air between the controls, so that all of them fit 900 pixels, also while the model comes.
-SIDEBAR = "<style>[data-testid=stSidebarContent] .stVerticalBlock{gap:.7rem}</style>"
+SIDEBAR = "<style>[data-testid=stSidebarContent] .stVerticalBlock{gap:.55rem}</style>"
 
 
 def navigation() -> st.Page:
