@@ -19,6 +19,7 @@ LINK_TOKENS = 256  # a step alone, without `new`, asks for no longer run than th
 # name -> (least, greatest), inclusive; whole numbers first
 WHOLE = {"top_k": (0, 1000), "seed": (0, 2**31 - 1), "new": (1, MAX_NEW)}
 REAL = {"temperature": (0.0, 2.0), "top_p": (0.05, 1.0)}
+CHOICE = {"compare": ("true", "false"), "presenter": ("true", "false"), "lang": tuple(LANGUAGE_NAMES.values())}
 PLACE = ("step", "layer", "head")
 RACE = {"race_P": (1, 1023), "race_N": (1, MAX_NEW), "race_repeats": (1, 25)}  # the Race page's own, unset or whole
 
@@ -108,6 +109,11 @@ def check_settings(values: Mapping[str, str], models: Sequence[str], dtypes: Seq
             section = "note_whole" if name in WHOLE else "note_range"
             limits = {"least": f"{least:,}", "greatest": f"{greatest:,}"}
             notes.append(Note(section, {"name": name, "value": shorten(values[name]), **limits}))
+    for name, choices in CHOICE.items():
+        good = language(values) if name == "lang" else values.get(name, "").lower() in choices
+        if name in values and not good:
+            named = {"name": name, "value": shorten(values[name]), "choices": ", ".join(choices)}
+            notes.append(Note("note_choice", named))
     return notes
 
 

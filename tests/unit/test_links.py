@@ -91,6 +91,14 @@ def test_settings_out_of_range_are_named(name, value):
     assert (note.values["name"], note.values["value"]) == (name, value)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "noted"),
+    [("compare", "TRUE", False), ("presenter", "1", True), ("compare", "", True), ("lang", "zh-TW", False)],
+)
+def test_choices_out_of_reach_are_named(name, value, noted):
+    assert [n.section for n in links.check_settings({name: value}, [])] == ["note_choice"] * noted
+
+
 def test_long_values_are_shortened_in_notes():
     (note,) = links.check_settings({"model": "x" * 5000}, [])
     assert note.values["value"] == "x" * 59 + "…"

@@ -41,7 +41,7 @@ def read_link() -> None:
     for name in sorted(links.RACE.keys() & asked.keys() - links.race(asked).keys()):
         least, greatest = links.RACE[name]
         values = {"name": name, "value": links.shorten(asked[name]), "least": f"{least:,}", "greatest": f"{greatest:,}"}
-        state.add_notes([links.Note("note_range", values)])
+        state.add_notes([links.Note("note_race", values)])
 
 
 def controls(run: Run) -> Wish:
