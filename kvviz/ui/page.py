@@ -63,7 +63,8 @@ def _tries(name: str, tries: tuple[Try, ...]) -> None:
             args=(each,),
             width="stretch",
         )
-        grows = not each.recorded and state.learner().progress().stage == "passes"
+        lacks = not each.recorded and len(state.current_run().steps) <= max(1, each.place.step or 0)
+        grows = lacks and state.learner().progress().stage == "passes"
         with column:
             st.fragment(_says, key=f"says-{each.name}", run_every=SAYS_SECONDS if grows else None)(name, each)
 

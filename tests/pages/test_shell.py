@@ -29,7 +29,7 @@ def starts(no_models, monkeypatch):
         asked.append((settings, compare, wanted))
 
     monkeypatch.setattr(Learner, "start", start)
-    monkeypatch.setattr(Learner, "_has_work", lambda self: False)
+    monkeypatch.setattr(Learner, "_lacks", lambda self: False)
     return asked
 
 
@@ -356,7 +356,7 @@ def test_a_stopped_run_says_how_far_it_came_and_how_to_go_on(opened, starts, pag
     def shown(N: int):
         learner, run = Learner(), make_run(P=4, N=N)
         learner._settings = Settings("story-gpt2", run.prompt, Sampling(), 8)
-        learner._run, learner._session, learner._wanted = run, SimpleNamespace(room=99, keep_bytes=10**9), N
+        learner._run, learner._session, learner._wanted = run, SimpleNamespace(room=99, keep_bytes=10**9, run=run), N
         return opened(page, state={"kv_learner": learner, "prompt": run.prompt})
 
     sentence = s("stopped_prefill" if page == "prefill" else "stopped", done="3", wanted="8")
