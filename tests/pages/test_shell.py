@@ -30,6 +30,7 @@ def starts(no_models, monkeypatch):
 
     monkeypatch.setattr(Learner, "start", start)
     monkeypatch.setattr(Learner, "_lacks", lambda self: False)
+    monkeypatch.setattr(Learner, "_wants_ahead", lambda self: False)
     return asked
 
 
