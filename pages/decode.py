@@ -11,7 +11,8 @@ from kvviz.ui.player import View
 def below(run: Run, view: View) -> None:
     values = page.facts(run, view)
     st.subheader(t("decode", "read_heading"), anchor=False)
-    read = "read_prefill" if view.step == 0 else "read_window" if page.windowed(run, view) else "read"
+    first = "read_prefill" if len(run.steps) > 1 else "read_prefill_alone"
+    read = first if view.step == 0 else "read_window" if page.windowed(run, view) else "read"
     st.markdown(t("decode", read, **values))
     for figure in ("row", "rows", "bytes", "time", "candidates"):
         page.figure(figure, run, view, key=f"decode-{figure}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import secrets
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -22,6 +23,7 @@ from kvviz.records import Run, Sampling, StepRecord, TwinPass
 from kvviz.refusal import Refusal
 
 CANDIDATES = 10
+REWINDS = 32  # passes that can be taken back
 
 
 class Session:
@@ -54,6 +56,8 @@ class Session:
         self._lock = threading.RLock()  # two tabs of one learner may ask at once
         self._broken = False
         self._kept = 0  # bytes of the arrays recorded so far
+        # what the newest passes began with, to go back to: run, bytes kept, the sampler's generator
+        self._earlier: deque[tuple[Run, int, torch.Tensor]] = deque(maxlen=REWINDS)
         ids = _frozen(np.array(self._ids, dtype=np.int64))
         self._run = Run(
             key=secrets.token_hex(8),
@@ -122,6 +126,23 @@ class Session:
                 _ = self.decode_one_token() if self._run.steps else self.prefill()
             return self._run
 
+    def rewind(self, to: int) -> Run:
+        """Take back the newest passes until `to` are left: what follows chooses as if they had never been.
+
+        ValueError if no pass would be left, or more than REWINDS had to go. Does nothing to a session that has ended.
+        """
+        with self._lock:
+            back = len(self._run.steps) - to
+            if to < 1 or back > len(self._earlier):
+                raise ValueError(f"{back:,} of {len(self._run.steps):,} passes cannot be taken back")
+            if self._broken or back <= 0:
+                return self._run
+            for _ in range(back):
+                self._run, self._kept, draws = self._earlier.pop()
+            self._sampler.generator.set_state(draws)
+            self._go_back(self._run.length)
+            return self._run
+
     def generate_without_cache(self, n: int) -> Iterator[StepRecord]:
         """The twin alone: the same prompt, each pass fed the whole prefix, nothing kept. Records of its own.
 
@@ -167,6 +188,7 @@ class Session:
             self._go_back(before)
             raise
         step = dataclasses.replace(step, proofs=checks, twin=twin)
+        self._earlier.append((self._run, self._kept, draws))
         new = {chosen, *step.top_ids.tolist(), *(step.predictions.tolist() if step.predictions is not None else ())}
         longer = self._run.with_step(step, self.model.pieces(new - self._run.pieces.keys()))
         self._run = dataclasses.replace(longer, compared=(index == 0 or self._run.compared) and twin is not None)

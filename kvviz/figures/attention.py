@@ -199,14 +199,19 @@ def _numbers(weights: np.ndarray, p) -> go.Scatter:
 
 
 def square_table(run: Run, step: int, layer: int, head: int, *, words: Mapping[str, str]) -> dict[str, list]:
-    """The newest rows of the square: a row a query, a column a key, blank where there was no score."""
-    T = run.P + step
-    weights = stitched(run, step, layer, head)[-TABLE_ROWS:, -TABLE_COLUMNS:]  # (rows, columns)
+    """The newest rows of the square: a row a query, a column a key. A cell is a weight, says that it was masked, or
+    is empty where the key did not exist yet when the query asked."""
+    P, T = run.P, run.P + step
+    weights = stitched(run, step, layer, head)  # (T, T)
+    queries, keys = range(max(0, T - TABLE_ROWS), T), range(max(0, T - TABLE_COLUMNS), T)
     labels = text.position_labels(run, T)
-    columns: dict[str, list] = {words["query"]: labels[-len(weights) :]}
-    for name, shares in zip(labels[-TABLE_COLUMNS:], weights.T, strict=True):
-        columns[name] = [None if np.isnan(w) else round(float(w), 3) for w in shares]
-    return columns
+
+    def cell(i: int, j: int) -> str:
+        if not np.isnan(weights[i, j]):
+            return f"{weights[i, j]:.3f}"
+        return words["masked_cell"] if j < P or j <= i else ""
+
+    return {words["query"]: [labels[i] for i in queries]} | {labels[j]: [cell(i, j) for i in queries] for j in keys}
 
 
 def square_values(run: Run, step: int, layer: int, head: int) -> dict[str, object]:
@@ -306,7 +311,7 @@ def row_table(run: Run, step: int, layer: int, head: int, *, words: Mapping[str,
         words["position"]: list(range(T)),
         words["token"]: text.tokens(run, run.ids[:T]),
         words["origin"]: [words["prompt"] if i < run.P else words["generated"] for i in range(T)],
-        words["weight"]: [None if i < unseen else round(float(w), 3) for i, w in enumerate(weights)],
+        words["weight"]: [words["masked_cell"] if i < unseen else f"{w:.3f}" for i, w in enumerate(weights)],
     }
 
 

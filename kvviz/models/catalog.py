@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from kvviz.models import smollm2
+from kvviz.models.weights import parameters, weight_files
 from kvviz.refusal import Refusal
 
 BUILTIN = Path(__file__).parent / "builtin"
@@ -124,21 +125,6 @@ def hub_snapshot(name: str) -> Path | None:
     return None
 
 
-def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a model, every shard of them; empty when one is missing."""
-    if (folder / "model.safetensors").is_file():
-        return [folder / "model.safetensors"]
-    index = folder / "model.safetensors.index.json"
-    if not index.is_file():
-        return []
-    try:
-        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
-        return []
-    shards = [folder / str(name) for name in sorted(names, key=str)]
-    return shards if all(s.parent == folder and s.is_file() for s in shards) else []  # none from elsewhere
-
-
 def tokenizer_files(folder: Path) -> list[Path]:
     """tokenizer.json, or vocab.json with merges.txt; empty when there is neither."""
     for names in (("tokenizer.json",), ("vocab.json", "merges.txt")):
@@ -218,7 +204,11 @@ def _folder_entry(name: str, path: Path) -> Entry:
         positions, trained = positions_of(config)
     except (Refusal, OSError, ValueError, TypeError):  # it stays in the list; loading it says what is wrong
         return Entry(name, name, "folder", None, 0, "learned", 0, "", False, path)
-    return Entry(name, name, "folder", None, size, positions, trained, "", True, path)
+    try:
+        count = parameters(path) or None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # damaged: loading it says how
+        count = None
+    return Entry(name, name, "folder", count, size, positions, trained, "", True, path)
 
 
 def positions_of(config: dict) -> tuple[Literal["learned", "rotary"], int]:

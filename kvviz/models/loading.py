@@ -116,7 +116,8 @@ def _read_or_refuse(found: catalog.Entry, where: torch.device, dtype: str) -> Lo
         raise
     except Exception as error:  # tokenizers and safetensors raise bare ones
         if device.is_out_of_memory(error):
-            raise Refusal("no_memory_after_all", model=found.name, dtype=dtype, device=str(where)) from None
+            code = "no_memory_after_all_dtype" if dtype == "float32" else "no_memory_after_all"
+            raise Refusal(code, model=found.name, dtype=dtype, device=str(where)) from None
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
         raise Refusal("load_failed", model=found.name, reason=reason) from error
 

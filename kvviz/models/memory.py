@@ -5,14 +5,13 @@ Reads headers and /proc only; torch is asked for a GPU alone, and never imported
 
 from __future__ import annotations
 
-import json
 import os
-import struct
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 from kvviz.models import catalog, device
+from kvviz.models.weights import parameters
 from kvviz.refusal import Refusal
 
 # Beside the weights: K and V, one pass's scores and logits, what a library takes for its own work.
@@ -20,8 +19,6 @@ MARGIN = 256 * 2**20
 # transformers 5.17 and 5.24 map the file and convert tensor by tensor. Loading SmolLM2's 513 MiB of float32 as
 # bfloat16 took 308 MiB of anonymous memory at most for 257 MiB of weights; the mapped file can be dropped at any time.
 LOADING = 1.2
-LONGEST_HEADER = 100 * 2**20  # of a safetensors file, as the format has it
-FLOATS = {"F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2"}
 
 
 class Figures(NamedTuple):
@@ -34,33 +31,6 @@ class Figures(NamedTuple):
     @property
     def fits(self) -> bool:
         return self.needed is None or self.there is None or self.needed <= self.there
-
-
-def parameters(folder: Path) -> int:
-    """Values in the weight files, counted in their headers. Raises OSError or ValueError for a damaged file."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    shapes: dict[str, list[int]] = {}
-    for file in catalog.weight_files(folder):
-        shapes |= {n: t["shape"] for n, t in _header(file).items() if n != "__metadata__" and t["dtype"] in FLOATS}
-    if config.get("tie_word_embeddings", config.get("model_type") == "gpt2"):
-        shapes.pop("lm_head.weight", None)  # stored though it is the embedding matrix
-    return sum(_product(s) for s in shapes.values() if not (len(s) == 4 and s[:2] == [1, 1]))  # no masks of old files
-
-
-def _header(file: Path) -> dict:
-    """A safetensors file begins with 8 bytes of length and so much JSON: names, dtypes, shapes."""
-    with file.open("rb") as f:
-        (length,) = struct.unpack("<Q", f.read(8).ljust(8, b"\0"))
-        if length > LONGEST_HEADER:
-            raise ValueError(f"a header of {length} bytes")
-        return json.loads(f.read(length))
-
-
-def _product(shape: list[int]) -> int:
-    n = 1
-    for size in shape:
-        n *= size
-    return n
 
 
 def needed(entry: catalog.Entry, dtype: str = "float32", device_name: str = "cpu") -> int | None:
@@ -121,19 +91,34 @@ def gib(n: int | None) -> str:
 
 
 def check(entry: catalog.Entry, device_name: str, dtype: str) -> None:
-    """Raises Refusal "no_memory_for_model" when the model can't fit: on the device, or in the host's memory, through
-    which its weights go."""
-    for name in dict.fromkeys((device_name, "cpu")):
-        found = figures(entry, name, dtype)
-        if not found.fits:
-            raise Refusal(
-                "no_memory_for_model",
-                model=entry.name,
-                dtype=dtype,
-                needed=gib(found.needed),
-                there=gib(found.there),
-                device=name,
-            )
+    """Raises a Refusal when the model can't fit: on the device, or in the host's memory, through which its weights go.
+
+    "no_memory_for_model", or "no_memory_dtype", "no_memory_device", "no_memory_either" where bfloat16, another device
+    or either of them would do.
+    """
+    if (found := _lacking(entry, device_name, dtype)) is None:
+        return
+    said = {"needed": gib(found.needed), "there": gib(found.there), "device": found.device}
+    half = dtype == "float32" and _computes(device_name, "bfloat16") and not _lacking(entry, device_name, "bfloat16")
+    other = next((d for d in device.available() if d != device_name and not _lacking(entry, d, dtype)), None)
+    if half:
+        said["half"] = gib(needed(entry, "bfloat16", found.device))
+    if other:
+        said["other"] = other
+    code = "no_memory_either" if half and other else "no_memory_dtype" if half else "no_memory_device"
+    raise Refusal(code if half or other else "no_memory_for_model", model=entry.name, dtype=dtype, **said)
+
+
+def _lacking(entry: catalog.Entry, device_name: str, dtype: str) -> Figures | None:
+    """The figures of the first memory that the model does not fit into, or None."""
+    every = (figures(entry, name, dtype) for name in dict.fromkeys((device_name, "cpu")))
+    return next((found for found in every if not found.fits), None)
+
+
+def _computes(device_name: str, dtype: str) -> bool:
+    import torch
+
+    return dtype in device.dtypes(torch.device(device_name))
 
 
 def _host(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int | None:

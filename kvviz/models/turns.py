@@ -53,6 +53,12 @@ class Turns:
             self._depth = 1
             gate.release()
 
+    @property
+    def taken(self) -> bool:
+        """Somebody's turn is on: who is in no hurry can come back later."""
+        with self._guard:
+            return self._holder is not None
+
     def before(self, thread: int | None) -> int:
         """How many are before that thread, with the one whose turn it is; 0 for one that does not wait."""
         with self._guard:

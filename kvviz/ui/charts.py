@@ -19,7 +19,7 @@ from kvviz.figures.palette import themes
 from kvviz.figures.plots import PLOTS
 from kvviz.records import Run
 from kvviz.ui import warm
-from kvviz.ui.language import current, t
+from kvviz.ui.language import current, has, t
 
 warm.keep_for_good()  # pandas and Plotly
 _HERE = Path(__file__).parent
@@ -86,15 +86,22 @@ def draw(name: str, run: Run, *, key: str, step: int, layer: int = 0, head: int 
     place = (run, step, layer, head)
     values = plot.values(*place)
     case = values.get("case")
+    newest = run.P + step - 1
+    window = "_window" if run.model.visible(layer, newest) <= newest else ""
     # Colours are exchanged in the browser, which knows the theme; Python hears of a change of theme too late.
     chart(
         plot.figure(*place, words=words, dark=False),
         key=key,
         answer=t("figures", f"{name}.{case}" if case else f"{name}.answer", **_markdown(values)),
-        how=t("figures", f"{name}.how", **_markdown(values)),
+        how=t("figures", _own(f"{name}.how", window), **_markdown(values)),
         table=plot.table(*place, words=words),
-        alt=t("figures", f"{name}.alt", **values),
+        alt=t("figures", _own(f"{name}.alt", window), **values),
     )
+
+
+def _own(section: str, ending: str) -> str:
+    """The section of that ending where the lessons have one of its own."""
+    return section + ending if has("figures", section + ending) else section
 
 
 @functools.cache

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 IDLE_SECONDS = 30.0  # a worker with nothing to do ends after this, so that a closed tab leaves no thread
+AHEAD = 24  # passes made ahead of their press, at most
+AHEAD_MS = 300.0  # but for one, no more than take about so long
+FREE_SECONDS = 0.05  # until a model that is at work for others is looked at again; theirs were asked for
 UNSEEN_SECONDS = 90.0  # a run nobody has looked at for so long pauses; a tab in the background asks once a minute
 
 
@@ -51,6 +54,7 @@ class Progress:
     refusal: Refusal | None
     failed: bool
     before: int = 0  # others whose pass comes first at the same model
+    preparing: bool = False  # passes ahead of their press are being made
 
     @property
     def busy(self) -> bool:
@@ -64,12 +68,15 @@ class Progress:
 class Learner:
     """The learner's live run. Every method may be called from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, ahead: int = AHEAD) -> None:
+        self._most_ahead = ahead
         self._change = threading.Condition()
         self._turn = 0  # counts starts: work of an older turn is dropped
         self._settings: Settings | None = None
         self._session: Session | None = None
-        self._run: Run | None = None
+        self._run: Run | None = None  # as far as it has been asked for
+        self._next: list[Run] = []  # the run with one more pass each, made ahead
+        self._prepare = False
         # settings, session and run before this one: shown, and come back to, until this one has its prefill
         self._before: tuple[Settings | None, Session | None, Run] | None = None
         self._seen = time.monotonic()
@@ -90,6 +97,12 @@ class Learner:
             return self._run or (self._before[2] if self._before else None)
 
     @property
+    def next_runs(self) -> tuple[Run, ...]:
+        """The run with one pass more, two more, ...: made ahead, not asked for yet."""
+        with self._change:
+            return tuple(self._next)
+
+    @property
     def session(self) -> Session | None:
         with self._change:
             return self._session
@@ -103,11 +116,12 @@ class Learner:
     def progress(self) -> Progress:
         with self._change:
             self._seen = time.monotonic()
-            room = self._session.room if self._session and self._run else None
-            stage = "idle" if not self._has_work() else "passes" if self._model_there else "model"
+            room = self._room() if self._session and self._run else None
+            stage = "idle" if not self._lacks() else "passes" if self._model_there else "model"
             worker, model = self._worker, self._model
             before = model.lock.before(worker.ident) if worker and model and stage == "passes" else 0
-            return Progress(stage, self._done(), self._wanted, room, self._refusal, self._failed, before)
+            preparing = self._has_work() and stage == "idle"
+            return Progress(stage, self._done(), self._wanted, room, self._refusal, self._failed, before, preparing)
 
     def owns(self, run: Run) -> bool:
         """`run` is the one that can grow."""
@@ -126,14 +140,15 @@ class Learner:
             self._seen = time.monotonic()
             if self._run is not None:
                 self._before = self._settings, self._session, self._run
-            self._settings, self._session, self._run = settings, None, None
+            self._settings, self._session, self._run, self._next = settings, None, None, []
+            self._prepare = True
             self._wanted = max(1, wanted if wanted is not None else settings.new)
             self._compare, self._refusal, self._failed = compare, None, False
             self._model_there = False
             self._wake()
 
-    def extend(self, to: int, *, wait: float = 0.0) -> None:
-        """Asks for `to` passes in all, and waits up to `wait` seconds for them.
+    def extend(self, to: int, *, wait: float = 0.0, wait_ahead: float = 0.0) -> None:
+        """Asks for `to` passes in all, and waits up to `wait` seconds for them, then `wait_ahead` for those ahead.
 
         The target is absolute and never falls: five quick presses of N that arrive as two messages are five passes.
         """
@@ -141,11 +156,13 @@ class Learner:
             if self._session is None:
                 return
             self._seen = time.monotonic()
-            self._wanted = max(self._wanted, min(to, self._done() + self._session.room))
-            self._refusal, self._failed = None, False
+            self._wanted = max(self._wanted, min(to, self._done() + self._room()))
+            self._refusal, self._failed, self._prepare = None, False, True
+            self._show()
             self._wake()
             turn = self._turn
-            self._change.wait_for(lambda: self._turn != turn or not self._has_work(), timeout=wait)
+            if self._change.wait_for(lambda: self._turn != turn or not self._lacks(), timeout=wait):
+                self._change.wait_for(lambda: self._turn != turn or not self._has_work(), timeout=wait_ahead)
 
     def stop(self) -> None:
         """No further pass begins. The one in progress ends as it should."""
@@ -153,29 +170,53 @@ class Learner:
             if self._run is None:
                 self._turn += 1
                 self._back()
-            self._wanted = self._done()
+            self._wanted, self._prepare = self._done(), False
             self._change.notify_all()
 
     def compare(self, on: bool) -> None:
-        """Whether the next passes have their twin."""
+        """Whether the next passes have their twin. Those made ahead the other way are made again."""
         with self._change:
-            self._compare = on
+            if on != self._compare:
+                self._compare, self._next = on, []
+                if self._has_work():
+                    self._wake()
 
     # the worker
 
     def _back(self) -> None:
         """To the run before one that never had its prefill."""
         self._settings, self._session, self._run = self._before or (None, None, None)
+        self._next, self._prepare = [], False
         self._wanted, self._before, self._model_there = self._done(), None, self._session is not None
         self._model = self._session.model if self._session else None
 
     def _done(self) -> int:
         return len(self._run.steps) if self._run else 0
 
-    def _has_work(self) -> bool:
+    def _room(self) -> int:
+        return self._session.room + len(self._session.run.steps) - self._done() if self._session else 0
+
+    def _lacks(self) -> bool:
+        """Something that was asked for is not there."""
         if self._settings is None or self._refusal or self._failed:
             return False
         return self._session is None or self._done() < self._wanted
+
+    def _has_work(self) -> bool:
+        return self._lacks() or self._wants_ahead()
+
+    def _wants_ahead(self) -> bool:
+        if not self._prepare or self._session is None or self._run is None or self._refusal or self._failed:
+            return False
+        newest = (self._next[-1] if self._next else self._run).steps[-1]
+        each = newest.ms + (newest.twin.ms if newest.twin else 0.0)
+        ahead = min(self._most_ahead, max(1, int(AHEAD_MS / each)) if each else self._most_ahead)
+        return len(self._next) < min(ahead, self._room())
+
+    def _show(self) -> None:
+        """What was asked for and is there becomes the run."""
+        while self._next and self._done() < self._wanted:
+            self._run = self._next.pop(0)
 
     def _wake(self) -> None:
         if self._worker is None:
@@ -190,12 +231,16 @@ class Learner:
                     self._worker = None
                     return
                 if time.monotonic() - self._seen > UNSEEN_SECONDS and self._run is not None:
-                    self._wanted = self._done()
+                    self._wanted, self._prepare = self._done(), False
+                    continue
+                if not self._lacks() and self._model and self._model.lock.taken:
+                    self._change.wait(FREE_SECONDS)
                     continue
                 turn, settings, session, compare = self._turn, self._settings, self._session, self._compare
+                there, asked = self._done() + len(self._next), self._lacks()
             refusal, failed = None, False
             try:
-                session = self._one_pass(turn, settings, session, compare)
+                session = self._one_pass(turn, settings, session, compare, there)
             except Refusal as reason:
                 refusal = reason
             except Exception:
@@ -205,16 +250,26 @@ class Learner:
                 if self._turn == turn:
                     self._refusal, self._failed = refusal, failed
                     if session is not None and not failed and not refusal:
-                        self._session, self._run, self._before = session, session.run, None
-                        self._wanted = min(self._wanted, self._done() + session.room)
+                        self._publish(session, asked or compare == self._compare)
                     elif self._run is None:
                         self._back()
                     elif failed or (session is not None and session.ended):
-                        self._session = None  # what a pass left behind that broke is not to be built upon
+                        self._session, self._next = None, []  # what a broken pass left is not to be built upon
                 self._change.notify_all()
 
-    def _one_pass(self, turn: int, settings: Settings, session: Session | None, compare: bool) -> Session:
+    def _publish(self, session: Session, valid: bool) -> None:
+        """After a pass. One made ahead with another `compare` than is wanted now is not `valid`: as if not made."""
+        self._session, self._before = session, None
+        if self._run is None:
+            self._run = session.run
+        elif valid and len(session.run.steps) == self._done() + len(self._next) + 1:
+            self._next.append(session.run)
+        self._wanted = min(self._wanted, self._done() + self._room())
+        self._show()
+
+    def _one_pass(self, turn: int, settings: Settings, session: Session | None, compare: bool, there: int) -> Session:
         if session is not None:
+            session.rewind(there)  # of passes made ahead, those that nobody wants any more
             session.compare = compare
             session.decode_one_token()
             return session

@@ -19,6 +19,7 @@ LINK_TOKENS = 256  # a step alone, without `new`, asks for no longer run than th
 # name -> (least, greatest), inclusive; whole numbers first
 WHOLE = {"top_k": (0, 1000), "seed": (0, 2**31 - 1), "new": (1, MAX_NEW)}
 REAL = {"temperature": (0.0, 2.0), "top_p": (0.05, 1.0)}
+CHOICE = {"compare": ("true", "false"), "presenter": ("true", "false"), "lang": tuple(LANGUAGE_NAMES.values())}
 PLACE = ("step", "layer", "head")
 # What single pages have of their own, unset or: a whole number (least, greatest), or one of a few words, or any text
 # of so many characters at most.
@@ -114,11 +115,11 @@ def check_own(page: str, values: Mapping[str, str]) -> list[Note]:
     for name in sorted(OWN.get(page, {}).keys() & values.keys() - own(page, values).keys()):
         field, told = OWN[page][name], {"name": name, "value": shorten(values[name])}
         if isinstance(field, int):
-            notes.append(Note("note_long", told | {"limit": f"{field:,}"}))
+            notes.append(Note("note_own_long", told | {"limit": f"{field:,}"}))
         elif isinstance(field[0], str):
-            notes.append(Note("note_choice", told | {"choices": ", ".join(map(str, field))}))
+            notes.append(Note("note_own_choice", told | {"choices": ", ".join(map(str, field))}))
         else:
-            notes.append(Note("note_range", told | {"least": f"{field[0]:,}", "greatest": f"{field[1]:,}"}))
+            notes.append(Note("note_own_range", told | {"least": f"{field[0]:,}", "greatest": f"{field[1]:,}"}))
     return notes
 
 
@@ -145,6 +146,11 @@ def check_settings(values: Mapping[str, str], models: Sequence[str], dtypes: Seq
             section = "note_whole" if name in WHOLE else "note_range"
             limits = {"least": f"{least:,}", "greatest": f"{greatest:,}"}
             notes.append(Note(section, {"name": name, "value": shorten(values[name]), **limits}))
+    for name, choices in CHOICE.items():
+        good = language(values) if name == "lang" else values.get(name, "").lower() in choices
+        if name in values and not good:
+            named = {"name": name, "value": shorten(values[name]), "choices": ", ".join(choices)}
+            notes.append(Note("note_choice", named))
     return notes
 
 

@@ -13,10 +13,11 @@ from kvviz.records import Run
 from kvviz.refusal import Refusal
 from kvviz.ui import browser, links, request, shell, stage, state
 from kvviz.ui.guard import guarded, refused
-from kvviz.ui.language import current, t
+from kvviz.ui.language import current, has, t
 from kvviz.ui.player import View
 
 LAST = 10**6  # as a step: the run's last one
+SAYS_SECONDS = 1.0
 RUNNING = (
     "<style>:is(.st-key-running_text,.st-key-code) [data-testid=stText]"
     "{white-space:pre-wrap;overflow-wrap:anywhere;padding:.7rem 1rem;"
@@ -28,7 +29,8 @@ RUNNING = (
 
 @dataclass(frozen=True)
 class Try:
-    """A button that puts the app in a state worth seeing. `name` finds its sections: try_NAME, try_NAME_says.
+    """A button that puts the app in a state worth seeing. `name` finds its sections: try_NAME, try_NAME_says, and
+    try_NAME_alone where a run of its prefill alone has nothing of the kind to show.
 
     `recorded` shows the run that ships with kvviz, for what can only be promised there.
     """
@@ -53,8 +55,6 @@ def page(name: str, mode: str, tries: tuple[Try, ...], below: Callable[[Run, Vie
 
 def _tries(name: str, tries: tuple[Try, ...]) -> None:
     for column, each in zip(st.columns(len(tries)), tries, strict=True):
-        run = state.bundled_run() if each.recorded else state.current_run()
-        values = facts(run, _within(run, each.place))
         column.button(
             t(name, f"try_{each.name}"),
             key=f"try-{name}-{each.name}",
@@ -62,7 +62,19 @@ def _tries(name: str, tries: tuple[Try, ...]) -> None:
             args=(each,),
             width="stretch",
         )
-        column.caption(t(name, f"try_{each.name}_says", **values))
+        lacks = not each.recorded and len(state.current_run().steps) <= max(1, each.place.step or 0)
+        grows = lacks and state.learner().progress().stage == "passes"
+        with column:
+            st.fragment(_says, key=f"says-{each.name}", run_every=SAYS_SECONDS if grows else None)(name, each)
+
+
+@guarded
+def _says(name: str, each: Try) -> None:
+    """What to look for. While a run grows it is looked up again: its numbers may not have been there yet."""
+    run = state.bundled_run() if each.recorded else state.current_run()
+    alone = f"try_{each.name}_alone" if len(run.steps) == 1 else ""
+    section = alone if has(name, alone) else f"try_{each.name}_says"
+    st.caption(t(name, section, **facts(run, _within(run, each.place))))
 
 
 def _take(each: Try) -> None:
@@ -116,9 +128,13 @@ def text_so_far(run: Run, step: int) -> None:
 
 
 def code(name: str, run: Run, view: View) -> None:
-    """The pass in a few lines: section `code` of a lesson, as plain text for the same reason as `text_so_far`."""
+    """The pass in a few lines: section `code` of a lesson, as plain text for the same reason as `text_so_far`.
+
+    `code_window`, where there is one, for a layer that does not see all that is stored.
+    """
     st.subheader(t(name, "code_heading"), anchor=False)
-    st.container(key="code").text(t(name, "code", **facts(run, view)))
+    section = "code_window" if windowed(run, view) and has(name, "code_window") else "code"
+    st.container(key="code").text(t(name, section, **facts(run, view)))
 
 
 def limit_reached(run: Run) -> None:
@@ -201,7 +217,8 @@ def facts(run: Run, view: View) -> dict[str, object]:
         "divide": _scaling(run).ljust(10),  # comments of the lines of code stand below each other
         "hidden": "later | too_old" if windowed(run, view) else "later",
         "mask": _mask(run, view),
-        "window": f"{m.visible(view.layer, T - 1):,}",
+        "window": m.visible(view.layer, T - 1),
+        "pad": " " * (14 - len(str(m.visible(view.layer, T - 1)))),  # as `divide`
         "token_bytes": f"{m.kv_bytes_per_token:,}",
         "kv_bytes": f"{record.kv_bytes:,}",
         "limit": f"{m.max_positions:,}",

@@ -17,7 +17,7 @@ from kvviz.models import catalog, device, fetch
 from kvviz.records import Run
 from kvviz.ui import links, request, state, warm
 from kvviz.ui.guard import guarded, refused
-from kvviz.ui.language import t
+from kvviz.ui.language import current, t
 from kvviz.ui.sidebar import sidebar, why_not_run
 
 # The story, in its order: files under pages/. A page whose file is not there is not in it. All stand side by side in
@@ -30,6 +30,10 @@ PRESENTER = (
     "<style>html{font-size:20px}.stAppHeader{height:2.6rem;min-height:2.6rem}"
     ".stMainBlockContainer{padding-top:2.7rem}.stMain .stVerticalBlock{gap:.5rem}</style>"
 )
+
+
+# Less air between the controls, so that all of them fit 900 pixels, also while the model comes.
+SIDEBAR = "<style>[data-testid=stSidebarContent] .stVerticalBlock{gap:.55rem}</style>"
 
 
 def navigation() -> st.Page:
@@ -59,6 +63,7 @@ def run(page: st.Page) -> None:
         _read_link(entries)
     with st.sidebar:
         guarded(sidebar)(entries, name, _start_link if request.arrived() else lambda entry: None)
+    st.html(SIDEBAR)
     if bool(state.value("presenter")):
         st.html(PRESENTER)
     request.settle()
@@ -108,20 +113,34 @@ def _read_link(entries: list[catalog.Entry]) -> None:
 
 
 def _start_link(entry: catalog.Entry) -> None:
-    """A link with a prompt runs by itself, unless the model it names was refused."""
-    settings, learner = state.settings(), state.learner()
+    """A link with a prompt runs by itself, unless the model it names was refused. All settings have their values."""
+    settings, learner, named = state.settings(), state.learner(), request.query_values().get("model")
+    state.say_what_is_used({name: _used(name) for name in (*links.WHOLE, *links.REAL, *links.CHOICE)})
+    if named == entry.name and not entry.on_disk:
+        missing = "note_folder" if entry.kind == "folder" else "note_not_on_disk"
+        state.add_notes([links.Note(missing, {"value": named})])
     if request.by_history() and not settings.prompt:
         state.show_recorded(state.bundled_run() if learner.run else None)
-        return
     refused_model = any(n.section == "note_model" for n in state.notes())
     if not settings.prompt or refused_model or why_not_run(entry) is not None:
+        if settings.prompt or refused_model or named not in (None, state.current_run().model.name):
+            state.forget_place()  # it is one of a run that is not there
         return
     wanted = links.tokens_for(st.session_state.get("kv_pending") or links.Place(), settings.new)
+    state.place_is_for(settings)
     if settings.same_run(learner.settings):
         state.show_recorded(None)
         learner.extend(wanted)
     else:
         state.start(wanted=wanted)
+
+
+def _used(name: str) -> str:
+    """A setting's value as a link would write it."""
+    if name == "lang":
+        return links.LANGUAGE_NAMES[current()]
+    value = state.value(name)
+    return str(value).lower() if isinstance(value, bool) else f"{value:,}"
 
 
 def heading(page: str) -> None:
@@ -140,9 +159,15 @@ def _provenance() -> None:
         st.warning(refused(progress.refusal))
     if progress.failed:
         st.error(t("shell", "pass_failed"))
-    for note in state.notes():
-        values = {k: lessons.literal(str(v)) if k == "value" else v for k, v in note.values.items()}
-        st.info(t("shell", note.section, **values))
+    if said := [_said(note) for note in state.notes()]:
+        several = [t("shell", "notes"), "\n".join(f"- {each}" for each in said)]
+        st.info(said[0] if len(said) == 1 else "\n\n".join(several))
+
+
+def _said(note: links.Note) -> str:
+    return t(
+        "shell", note.section, **{k: lessons.literal(str(v)) if k == "value" else v for k, v in note.values.items()}
+    )
 
 
 def provenance(run: Run) -> str:

@@ -17,6 +17,7 @@ from kvviz.ui.share import open_and_save, share_fragment
 from kvviz.ui.stage import POLL_SECONDS
 
 COMING_SECONDS = 1.0  # while a model loads: each look takes time from the imports
+EMPTY_LINE = "&nbsp;"  # the character itself would be stripped, and the line with it
 PROMPT_CHARACTERS = 20_000  # longer texts are refused without counting their tokens
 
 
@@ -61,13 +62,20 @@ def _model(entries: list[catalog.Entry]) -> catalog.Entry:
     if chosen is None:  # the list has changed under a session that had chosen from it
         chosen = next(e for e in entries if e.name == default)
     facts = {
-        "parameters": f"{chosen.parameters / 1e6:,.1f}" if chosen.parameters else "?",
+        "parameters": _millions(chosen),
         "positions": f"{chosen.trained_positions:,}",
     }
-    section = "model_facts" if chosen.on_disk else "facts_folder" if chosen.kind == "folder" else "facts_not_on_disk"
+    known = "model_facts" if chosen.parameters else "model_facts_damaged"
+    section = known if chosen.on_disk else "facts_folder" if chosen.kind == "folder" else "facts_not_on_disk"
     space = "" if current() == "zh" else " "
     st.caption(f"{s(section, **facts)}{space}{_takes(chosen)}")
     return chosen
+
+
+def _millions(e: catalog.Entry) -> str:
+    """Parameters in millions, those of a toy with more digits; empty where they could not be counted."""
+    millions = (e.parameters or 0) / 1e6
+    return f"{millions:,.1f}" if millions >= 1 else f"{millions:.3f}" if millions else ""
 
 
 def _takes(e: catalog.Entry) -> str:
@@ -75,7 +83,8 @@ def _takes(e: catalog.Entry) -> str:
     needed, there = _memory(e.name, state.dtype(), str(e.path), e)
     if needed is None:
         return ""
-    return s("memory_of" if there is not None else "memory", needed=memory.gib(needed), there=memory.gib(there))
+    section = "memory_of" if there is not None else "memory"
+    return s(section, needed=memory.gib(needed), there=memory.gib(there), room=f"{memory.MARGIN // 2**20} MiB")
 
 
 @st.cache_data(ttl=10, show_spinner=False)
@@ -91,7 +100,7 @@ def _model_changed() -> None:
 
 def _described(e: catalog.Entry) -> str:
     """One line of the catalogue: what it is, how large, and whether it is here."""
-    size = [f"{e.parameters / 1e6:,.1f} M" if e.parameters else "", human(e.size_bytes) if e.size_bytes else ""]
+    size = [f"{_millions(e)} M" if e.parameters else "", human(e.size_bytes) if e.size_bytes else ""]
     where = "on_disk" if e.on_disk else "folder_broken" if e.kind == "folder" else "not_on_disk"
     parts = [lessons.literal(e.name), *filter(None, size), s(f"model_{where}")]
     return ", ".join(parts)
@@ -108,15 +117,13 @@ def _prompt(entry: catalog.Entry) -> None:
     prompt = str(state.value("prompt"))
     counted = token_count(entry, prompt)
     lines = []
-    if prompt and counted is not None:
-        limit = limit_of(entry)
-        room = max(0, limit - counted + 1)
-        section = "count" if counted <= limit else "count_too_long"
-        lines.append(s(section, P=f"{counted:,}", limit=f"{limit:,}", n=f"{room:,}"))
+    limit = limit_of(entry)
+    if prompt and counted is not None and counted <= limit:  # a longer one is spoken of under Run
+        lines.append(s("count", P=f"{counted:,}", limit=f"{limit:,}", n=f"{limit - counted + 1:,}"))
     if prompt and prompt.rstrip(" ") != prompt:
         lines.append(s("trailing_space"))
-    if lines:
-        st.caption("  \n".join(lines))
+    # Always there: typing ends with the click on what comes next, which must not move away under it.
+    st.caption("  \n".join(lines) or EMPTY_LINE)
     with st.popover(s("examples"), width="stretch"):
         examples.choices(entry.name)
 
@@ -199,9 +206,21 @@ def _progress(entry: catalog.Entry, page: str) -> None:
         lines.append(reason)
     elif state.learner().settings and not state.settings().same_run(state.learner().settings):
         lines.append(s("changed"))
-    st.caption("  \n".join(lines) or "\u00a0")  # one line stays free: what is below does not move while a run goes on
+    elif stopped := _stopped():
+        lines.append(s("stopped_prefill" if page == "prefill" else "stopped", **stopped))
+    st.caption("  \n".join(lines) or EMPTY_LINE)  # one line stays free: what is below does not move while a run goes on
     if st.session_state.kv_stage != _stage(entry):
         st.rerun()
+
+
+def _stopped() -> dict[str, str] | None:
+    """How far the run on screen came, if it was to go on: by Stop, or because nobody looked at it for a while."""
+    learner = state.learner()
+    progress, settings = learner.progress(), learner.settings
+    whole = progress.busy or progress.at_limit or progress.refusal or progress.failed
+    if whole or not state.is_live(state.current_run()) or progress.done >= settings.new:
+        return None
+    return {"done": f"{progress.done:,}", "wanted": f"{settings.new:,}"}
 
 
 def _start(page: str) -> None:

@@ -14,12 +14,14 @@ from kvviz.ui.player import View, player
 
 POLL_SECONDS = 0.5
 PATIENCE = 0.9  # seconds a press of N is worth waiting for in one go; slower passes are polled for
+AHEAD_PATIENCE = 0.25  # and for passes that later presses will ask for
 FOLLOWERS = ("below", "share")  # fragments that show the step, besides the player
 
 
 def stage(page: str, mode: str) -> None:
     """Mounts the player. While the worker runs passes it looks for new ones twice a second."""
     st.session_state.kv_drawn = state.current_run().key
+    state.learner().compare(bool(state.value("compare")))
     passes = state.learner().progress().stage == "passes"
     st.fragment(_stage, key="player", run_every=POLL_SECONDS if passes else None)(page, mode)
 
@@ -47,6 +49,8 @@ def _stage(page: str, mode: str) -> None:
         mode=mode,
         presenter=bool(state.value("presenter")),
         on_extend=_extend if live else None,
+        ahead=state.learner().next_runs if live and mode == "run" else (),
+        preparing=live and progress.preparing,
         on_move=_moved(mode),
         room=progress.room or 0,
         busy=t("shell", "busy_passes", done=f"{progress.done:,}", wanted=f"{progress.wanted:,}")
@@ -87,7 +91,6 @@ def _moved(mode: str):
 def _extend(to: int) -> None:
     """N: the worker makes the passes; what is not there in a moment, the page looks for from now on."""
     learner = state.learner()
-    learner.compare(bool(state.value("compare")))
-    learner.extend(to, wait=PATIENCE)
+    learner.extend(to, wait=PATIENCE, wait_ahead=AHEAD_PATIENCE)
     if learner.progress().busy:
         st.rerun()

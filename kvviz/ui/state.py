@@ -129,6 +129,16 @@ def ask(place: links.Place, *, opened: str | None = None, substep: int | None = 
     merged = {n: getattr(place, n) if getattr(place, n) is not None else getattr(waiting, n) for n in links.PLACE}
     st.session_state.kv_pending = links.Place(**merged)
     st.session_state.kv_pending_opened = (opened, substep)
+    st.session_state.kv_pending_for = None
+
+
+def place_is_for(settings: Settings) -> None:
+    """The place that waits belongs to the run of these settings: it says nothing about any other."""
+    st.session_state.kv_pending_for = settings
+
+
+def forget_place() -> None:
+    st.session_state.kv_pending = None
 
 
 def place_waits() -> bool:
@@ -139,11 +149,16 @@ def place_waits() -> bool:
 def settle_place(run: Run) -> None:
     """If a place was asked for and `run` has it (or will not grow to have it), stand there, clamped, with notes.
 
-    A place that waits is not for the run still shown while the one asked for is on its way.
+    A place that waits is not for the run still shown while the one asked for is on its way. If that never comes, the
+    place is dropped without a word: what it asked for is not to be measured by another run.
     """
     place: links.Place | None = st.session_state.get("kv_pending")
     coming = learner().progress().busy and opened_run() is None
     if not place or (coming and not is_live(run)):
+        return
+    meant: Settings | None = st.session_state.get("kv_pending_for")
+    if meant and not (is_live(run) and meant.same_run(learner().settings)):
+        forget_place()
         return
     if coming and place.step is not None and place.step >= len(run.steps):
         return
@@ -176,6 +191,16 @@ def add_notes(notes: list[links.Note]) -> None:
 
 def notes() -> list[links.Note]:
     return list(st.session_state.get("kv_notes", []))
+
+
+def say_what_is_used(used: Mapping[str, str]) -> None:
+    """Completes the notes about settings, once those have their values."""
+    st.session_state.kv_notes = [
+        dataclasses.replace(n, values={**n.values, "used": used[str(n.values["name"])]})
+        if n.values.get("name") in used
+        else n
+        for n in notes()
+    ]
 
 
 def clear_notes() -> None:

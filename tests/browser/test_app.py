@@ -62,6 +62,27 @@ def test_the_sidebar_cuts_no_word(visits):
             .filter(e => e.offsetParent && e.scrollWidth > e.clientWidth + 1).map(e => e.textContent)"""
         )
         assert cut == []
+        content = visit.page.get_by_test_id("stSidebarContent")
+        assert content.evaluate("bar => bar.scrollHeight - bar.clientHeight") == 0, "all of it fits 900 pixels"
+
+
+@pytest.mark.parametrize("name", ["Examples", "Copy link"])
+def test_the_first_click_after_typing_counts(visit, name):
+    """The prompt is taken over as the click begins, and the page is drawn again before it ends."""
+    visit.goto("/decode")
+    visit.wait_player()
+    visit.page.locator(".st-key-prompt textarea").press_sequentially("Once")
+    expect(button(visit, "run_button")).to_be_enabled(timeout=LONG_MS)
+    visit.page.locator(".st-key-prompt textarea").fill("")
+    visit.page.locator(".st-key-prompt textarea").press("Control+Enter")
+    expect(button(visit, "run_button")).to_be_disabled()
+    visit.settled()
+    visit.page.locator(".st-key-prompt textarea").fill("Once upon")
+    visit.page.get_by_role("button", name=name).hover()
+    visit.page.mouse.down()
+    expect(visit.page.get_by_text(lessons.text("en", "shell", "reason_empty"))).to_have_count(0)
+    visit.page.mouse.up()
+    expect(visit.page.get_by_test_id("stPopoverBody")).to_be_visible()
 
 
 @pytest.mark.parametrize("name", PAGES)

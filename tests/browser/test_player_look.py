@@ -210,7 +210,11 @@ def test_proofs_hold_fail_or_are_not_made(watch) -> None:
     said = far.page.locator(".kvp-proof-item.fails").inner_text()
     assert f"both chose {a} at step 4" in said and "0.25 (tolerance 1e-3)" in said
     soft = watch("rounding", step=9)
-    assert "rounding" in soft.page.locator(".kvp-proof-item.rounding").inner_text()
+    assert "expected rounding" in soft.page.locator(".kvp-proof-item.rounding").inner_text()
+    below = boxes(soft, ".kvp-ctl")[0]["y"]
+    lines = [b["y"] + b["height"] for b in boxes(soft, ".kvp-proof-item:not([hidden])")]
+    assert len({round(b["y"]) for b in boxes(soft, ".kvp-proof-item:not([hidden])")}) == 2  # it tells of a fork
+    assert max(lines) <= below - 3
 
 
 def test_query_heads_share_kv_heads(watch) -> None:

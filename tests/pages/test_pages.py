@@ -168,11 +168,28 @@ def test_try_this_on_a_short_run_takes_what_there_is(opened):
 
 
 @pytest.mark.parametrize("language", lessons.LANGUAGES)
+def test_a_run_of_its_prefill_alone_is_not_told_of_steps_it_lacks(opened, language):
+    """Nine prompt tokens, one pass: nothing to play, no row of one query, no earlier queries."""
+    words = {"en": ("Each step adds", "single row", "The last step", "earlier quer", "Press →", "Step 0."), "zh": ()}
+    words |= {"zh": ("按空格", "只有一行，K", "最后一步", "前面的查询", "按 → 看", "第 0 步。")}
+    once, long = make_run(layers=4, heads=4, P=9, N=1), make_run(layers=4, heads=4, P=9, N=6)
+
+    def said(run) -> str:
+        pages = [opened(name, state={"kv_opened": run}, lang=language, step="0") for name in ("home", "decode")]
+        return "".join(text_of(app) for app in pages)
+
+    found, there = said(once), said(long)
+    assert [w for w in words[language] if w in found] == []
+    assert len([w for w in words[language] if w in there]) >= 3  # what a longer run is told
+    assert "(1, 4, 9, 32)" in found
+
+
+@pytest.mark.parametrize("language", lessons.LANGUAGES)
 def test_code_says_how_scores_are_scaled_and_what_is_hidden(opened, language):
     run, wide = make_run(**PLAYER_CASES["window"]), make_run(**PLAYER_CASES["six"])
     masks = {n: lessons.text(language, "decode", f"mask_{n}", window="8") for n in ("none", "window", "later_window")}
     cases = (
-        ("decode", run, "0", "/ sqrt(32)", masks["window"]),
+        ("decode", run, "0", "/ sqrt(32)", "scores[..., :-8] = -inf ", masks["window"]),
         ("decode", run, "2", "/ sqrt(32)", masks["none"]),  # layer 2 sees all
         ("decode", wide, "0", "/ sqrt(32)", masks["none"]),
         ("prefill", run, "0", "masked_fill(later | too_old, -inf)", masks["later_window"]),
@@ -183,6 +200,10 @@ def test_code_says_how_scores_are_scaled_and_what_is_hidden(opened, language):
         assert not app.exception and not app.error
         code = code_of(app)
         assert [w for w in wanted if w not in code] == []
+    code = code_of(opened("decode", state={"kv_opened": run}, lang=language, step="6", layer="2"))
+    assert "-inf" not in code
+    lines = code_of(opened("decode", state={"kv_opened": run}, lang=language, step="6", layer="0")).splitlines()
+    assert len({line.index("#") for line in lines}) == 1, "comments do not stand below each other"
     own = dataclasses.replace(wide, model=dataclasses.replace(wide.model, attention_scale=1 / 12), key="own")
     code = code_of(opened("decode", state={"kv_opened": own}, lang=language, step="6"))
     assert ".mT * 0.0833 " in code and "sqrt" not in code

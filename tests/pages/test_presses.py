@@ -17,7 +17,7 @@ def _app() -> None:
     module._mount("p").reported_run = module.message.identity(st.session_state.run)
     st.session_state.setdefault("p", {})
     module._renderer = lambda: lambda **_: None
-    module.message.build = lambda run, have, focus, header: st.session_state.seen.append(header)
+    module.message.build = lambda run, have, focus, header: st.session_state.seen.append(header) or b""
     player(
         st.session_state.run, key="p", language="en", view=View(0, 0, 0), can_extend=True, busy=st.session_state.busy
     )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import time
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from factories import make_run
 from reading import outside_code, text_of, text_so_far
+from safetensors.numpy import save_file
 
 from kvviz import lessons
+from kvviz.models import catalog
 from kvviz.records import Sampling, storage
-from kvviz.ui import links, state
+from kvviz.ui import links, shell, sidebar, state
 from kvviz.ui.learner import Learner, Settings
 
 
@@ -24,7 +29,8 @@ def starts(no_models, monkeypatch):
         asked.append((settings, compare, wanted))
 
     monkeypatch.setattr(Learner, "start", start)
-    monkeypatch.setattr(Learner, "_has_work", lambda self: False)
+    monkeypatch.setattr(Learner, "_lacks", lambda self: False)
+    monkeypatch.setattr(Learner, "_wants_ahead", lambda self: False)
     return asked
 
 
@@ -34,6 +40,13 @@ def s(section: str, language: str = "en", **values: object) -> str:
 
 def sidebar_text(app) -> str:
     return "\n".join(c.value for c in app.sidebar.caption)
+
+
+def told(box: str) -> list[str]:
+    """The notes of a box of several, which says so first."""
+    first, _, rest = box.partition("\n\n- ")
+    assert first == s("notes")
+    return rest.split("\n- ")
 
 
 def test_an_empty_prompt_turns_run_off_and_says_why(opened, starts):
@@ -76,6 +89,26 @@ def test_a_model_that_is_not_on_disk_says_so_and_does_not_run(opened, starts, no
     assert s("reason_model") in sidebar_text(app)
     assert s("facts_not_on_disk", parameters="774.0", positions="1,024") in sidebar_text(app)
     assert "gpt2-large" not in no_models
+
+
+def test_a_folder_that_the_owner_named_has_its_parameters_counted(opened, starts, monkeypatch, tmp_path):
+    """One matrix of 500,000 × 5, and a config of GPT-2's kind: 2,500,000 values."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    config = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_positions": 64}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text("{}")
+    save_file({"wte.weight": np.zeros((500_000, 5), "float32")}, folder / "model.safetensors")
+    monkeypatch.setattr(catalog, "_folders", {"own": folder})
+    shell._entries.clear()
+    app = opened("home", model="own")
+    assert s("model_facts", parameters="2.5", positions="64") in sidebar_text(app)
+    assert "of it 256 MiB as working room" in sidebar_text(app)
+    header = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(header[:8] + b"?" + header[9:])
+    shell._entries.clear()
+    assert s("model_facts_damaged", positions="64") in sidebar_text(opened("home", model="own"))
+    shell._entries.clear()
 
 
 def test_everything_survives_other_pages(opened, starts):
@@ -134,7 +167,8 @@ def test_a_link_with_a_model_of_its_own_is_refused_and_runs_nothing(opened, star
 
 def test_a_link_past_the_end_is_clamped_with_notes(opened, starts):
     app = opened(step="999", layer="17", head="x")
-    assert sorted(i.value for i in app.info) == sorted(
+    (box,) = app.info
+    assert sorted(told(box.value)) == sorted(
         [
             s("note_step", asked="999", last="71"),
             s("note_layer", asked="17", last="5"),
@@ -142,6 +176,64 @@ def test_a_link_past_the_end_is_clamped_with_notes(opened, starts):
         ]
     )
     assert (app.session_state.kv_view.step, app.session_state.kv_view.layer) == (71, 5)
+
+
+def test_a_nonsense_link_gets_one_box(opened, starts):
+    """Every name that a link knows, each with a value that means nothing."""
+    numbers = ("temperature", "top_k", "top_p", "seed", "new", "step", "layer", "head")
+    names = (*numbers, "model", "dtype", "compare", "presenter", "lang")
+    app = opened(**{name: f"x{i}" for i, name in enumerate(names)})
+    (box,) = app.info
+    notes = told(box.value)
+    assert len(notes) == len(names)
+    assert all(sum(f"` x{i} `" in note for note in notes) == 1 for i in range(len(names)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "choices", "used"),
+    [
+        ("compare", "maybe", "true, false", "true"),  # as it is by default
+        ("presenter", "7", "true, false", "false"),
+        ("lang", "xx", "English, 中文", "English"),
+    ],
+)
+def test_a_choice_that_a_link_can_not_make_gets_a_note(opened, starts, name, value, choices, used):
+    app = opened(**{name: value})
+    said = s("note_choice", name=name, value=lessons.literal(value), choices=choices, used=used)
+    assert [i.value for i in app.info] == [said]
+
+
+@pytest.mark.parametrize("name", ["compare", "presenter"])
+@pytest.mark.parametrize("value", ["true", "false", "False"])
+def test_a_choice_that_a_link_can_make_gets_none(opened, starts, name, value):
+    assert len(opened(**{name: value}).info) == 0
+
+
+@pytest.mark.parametrize("prompt", [{}, {"prompt": "abc"}])
+@pytest.mark.parametrize(
+    ("model", "note"), [("gpt2-large", "note_not_on_disk"), ("gpt5", "note_model"), ("broken", "note_folder")]
+)
+def test_a_place_in_a_run_that_is_not_there_is_not_measured_by_another(
+    opened, starts, monkeypatch, tmp_path, model, note, prompt
+):
+    """GPT-2 large has 36 layers of 20 heads, and the recorded run 6 of 8."""
+    monkeypatch.setattr(catalog, "_folders", {"broken": tmp_path})
+    shell._entries.clear()
+    app = opened("decode", model=model, step="90", layer="30", head="15", **prompt)
+    assert [i.value for i in app.info] == [s(note, value=lessons.literal(model))]
+    assert "Recorded run: story-gpt2" in app.main.caption[0].value
+    assert starts == []
+    assert app.session_state.kv_view != state.View(71, 5, 7), "clamped all the same"
+    shell._entries.clear()
+
+
+def test_a_place_in_a_run_that_never_comes_is_not_measured_by_another(opened, starts):
+    """The run was started and is not there: refused by its worker, say."""
+    app = opened("decode", prompt="abc", step="90", layer="30", head="15")
+    assert len(starts) == 1
+    assert not app.exception
+    assert len(app.info) == 0
+    assert app.session_state.kv_view != state.View(71, 5, 7)
 
 
 @pytest.mark.parametrize(
@@ -158,6 +250,7 @@ def test_settings_that_can_not_be_used_as_they_stand_get_a_note(opened, starts, 
     app = opened(**{name: value})
     assert not app.exception and not app.error
     assert [lessons.literal(value) in i.value for i in app.info] == [True]
+    assert f"; {used} is used instead" in app.info[0].value
     assert app.number_input(name).value == used
 
 
@@ -255,6 +348,44 @@ def test_a_run_from_prompt_to_page(opened):
     learner.extend(5, wait=60)
     app.run()
     assert len(app.session_state.kv_learner.run.steps) == 5
+
+
+@pytest.mark.parametrize("page", ["home", "prefill", "decode"])
+def test_a_stopped_run_says_how_far_it_came_and_how_to_go_on(opened, starts, page):
+    """Three of eight tokens; nothing is said once there are eight, or once Run would start another run."""
+
+    def shown(N: int):
+        learner, run = Learner(), make_run(P=4, N=N)
+        learner._settings = Settings("story-gpt2", run.prompt, Sampling(), 8)
+        learner._run, learner._session, learner._wanted = run, SimpleNamespace(room=99, keep_bytes=10**9, run=run), N
+        return opened(page, state={"kv_learner": learner, "prompt": run.prompt})
+
+    sentence = s("stopped_prefill" if page == "prefill" else "stopped", done="3", wanted="8")
+    assert "3 of 8 tokens" in sentence and "N goes on" in sentence
+    app = shown(3)
+    assert sentence in sidebar_text(app)
+    app.text_area("prompt").set_value("another text").run()
+    assert "Stopped" not in sidebar_text(app) and s("changed") in sidebar_text(app)
+    assert "Stopped" not in sidebar_text(shown(8))
+
+
+def test_what_is_below_the_prompt_stays_where_it_is(opened, starts, monkeypatch):
+    """Typing ends with a click elsewhere: a line that came or went above the button would lose that click."""
+    monkeypatch.setattr(sidebar, "token_count", lambda entry, prompt: 3)
+    app = opened("home")
+    empty = [c.value for c in app.sidebar.caption]
+    app.text_area("prompt").set_value("abc").run()
+    typed = [c.value for c in app.sidebar.caption]
+    assert len(empty) == len(typed)
+    assert all(empty) and all(typed), "an empty line takes no height"
+    assert s("count", P="3", limit="1,024", n="1,022") in typed
+
+
+def test_a_prompt_that_is_too_long_is_said_once(opened, starts, monkeypatch):
+    monkeypatch.setattr(sidebar, "token_count", lambda entry, prompt: 1100)
+    app = opened("home", prompt="abc")
+    assert sidebar_text(app).count("1,100") == 1
+    assert s("reason_long", P="1,100", limit="1,024") in sidebar_text(app)
 
 
 def test_a_link_of_two_hundred_fields_is_opened_as_none(opened, starts):

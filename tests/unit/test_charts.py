@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from factories import PLAYER_CASES, make_run
 from streamlit.testing.v1 import AppTest
 
 from kvviz import lessons
@@ -89,6 +90,22 @@ def test_nothing_is_tabled_while_measuring():
     assert app.markdown[0].value.startswith("Measuring: 3 of 16 decode steps.")
     assert len(app.dataframe) == 0
     assert [e.proto.popover.label for e in app.get("popover")] == ["How to read this"]
+
+
+@pytest.mark.parametrize("language", lessons.LANGUAGES)
+@pytest.mark.parametrize("name", ["square", "row"])
+def test_a_window_is_explained_where_the_layer_has_one(monkeypatch, language, name):
+    """12 prompt tokens and 6 more; layer 0 sees the newest 8, layer 2 all."""
+    told = {}
+    monkeypatch.setattr(charts, "chart", lambda figure, *, key, **words: told.update({key: words}))
+    monkeypatch.setattr(charts, "current", lambda: language)
+    monkeypatch.setattr("kvviz.ui.language.current", lambda: language)
+    run = make_run(**PLAYER_CASES["window"])
+    for layer in (0, 2):
+        charts.draw(name, run, key=str(layer), step=6, layer=layer)
+    word, seen = {"en": ("window", "newest 8 "), "zh": ("窗口", "最新的 8 个")}[language]
+    assert word in told["0"]["how"] and seen in told["0"]["how"] and seen in told["0"]["alt"]
+    assert word not in told["2"]["how"] and seen not in told["2"]["alt"]
 
 
 def test_an_unknown_figure_is_an_error():

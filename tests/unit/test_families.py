@@ -53,6 +53,7 @@ def test_facts_from_paper(name, folders):
     learned = wanted.positions == "learned"
     assert (f.trained_positions, f.max_positions) == ((64, 64) if learned else (256, 1024))
     assert f.parameters == wanted.parameters
+    assert catalog.entry(f.name).parameters == wanted.parameters  # known before it is loaded
     assert f.weight_bytes == 4 * wanted.parameters
     assert f.attention_scale == pytest.approx(wanted.scale or wanted.head_dim**-0.5)
     assert f.windows == wanted.windows

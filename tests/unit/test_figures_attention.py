@@ -125,8 +125,18 @@ def test_square_table_has_unique_headers_and_the_same_numbers():
     table = attention.square_table(run, 0, 0, 0, words=WORDS)
     assert list(table) == ["query", "0 the", "1 ·the", "2 ·cat"]
     assert table["query"] == ["0 the", "1 ·the", "2 ·cat"]
-    assert table["0 the"][0] == 1.0
-    assert table["2 ·cat"][:2] == [None, None]
+    assert table["0 the"][0] == "1.000"
+    assert table["2 ·cat"][:2] == ["masked", "masked"]
+    assert [f"{w:.3f}" for w in run.attention_row(0, 0, 2).astype(float)] == [column[2] for column in table.values()][
+        1:
+    ]
+    later = attention.square_table(run, 2, 0, 0, words=WORDS)  # two passes later: their keys were not there to mask
+    columns = list(later.values())
+    assert [row[:3] for row in columns[4:]] == [["", "", ""]] * 2
+    assert [row[:3] for row in columns[2:4]] == [
+        ["masked", columns[2][1], columns[2][2]],
+        ["masked"] * 2 + [columns[3][2]],
+    ]
     long = attention.square_table(make_run(1, 1, P=200, N=1), 0, 0, 0, words=WORDS)
     assert (len(long), len(long["query"])) == (129, 64)
 
@@ -135,7 +145,7 @@ def test_row_table_and_values_name_the_largest_share():
     run = make_run(2, 2, P=5, N=4)
     weights = run.attention_row(1, 1, 7).astype(float)
     table = attention.row_table(run, 3, 1, 1, words=WORDS)
-    assert table[WORDS["weight"]] == [round(w, 3) for w in weights]
+    assert table[WORDS["weight"]] == [f"{w:.3f}" for w in weights]
     assert table[WORDS["origin"]] == ["prompt"] * 5 + ["generated"] * 3
     values = attention.row_values(run, 3, 1, 1)
     assert (values["T"], values["reused"], values["top_position"]) == (8, 7, int(np.argmax(weights)))
@@ -166,7 +176,8 @@ def test_what_the_window_hides_is_hatched_in_every_row():
     assert list(zip(rows, columns, strict=True)) == [(0, 0)] + [(i, i - 1 + j) for i in range(1, 6) for j in (0, 1)]
     assert len(trace(drawn("square", run, 2, layer=1), None)["text"]) == 11  # numbers where there are weights
     table = attention.square_table(run, 2, 1, 0, words=WORDS)
-    assert [v is None for v in list(table.values())[1]] == [False, False, True, True, True, True]
+    assert [v == "masked" for v in list(table.values())[1]] == [False, False, True, True, True, True]
+    assert [v == "" for v in list(table.values())[5]] == [True] * 4 + [False] * 2  # the fifth key came after four rows
     assert WORDS["masked_window"] not in [t.get("name") for t in drawn("square", run, 2, layer=0)["data"]]
 
 
@@ -181,4 +192,4 @@ def test_a_row_through_a_window_has_bars_where_it_looks():
     assert (values["case"], values["T"], values["seen"], values["unseen"]) == ("window", 6, 2, 4)
     assert attention.row_values(run, 2, 0, 0)["case"] == "answer"
     weights = attention.row_table(run, 2, 1, 0, words=WORDS)[WORDS["weight"]]
-    assert weights[:4] == [None] * 4 and sum(weights[4:]) == pytest.approx(1, abs=2e-3)
+    assert weights[:4] == ["masked"] * 4 and sum(map(float, weights[4:])) == pytest.approx(1, abs=2e-3)

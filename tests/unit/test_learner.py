@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
-from kvviz.records import Sampling
 from kvviz.refusal import Refusal
 from kvviz.ui import learner as module
 from kvviz.ui import warm
-from kvviz.ui.learner import Learner, Settings
-
-PROMPT = "Dorothy and the Tin Woodman"  # 9 tokens of story-gpt2
-
-
-def settings(prompt: str = PROMPT, new: int = 3, model: str = "story-gpt2") -> Settings:
-    return Settings(model, prompt, Sampling(), new)
-
-
-def until(condition, seconds: float = 120.0) -> None:
-    """Waits for the worker; a test that never gets there fails by name."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the worker did not get there"
-        time.sleep(0.005)
-
-
-def finished(learner: Learner) -> bool:
-    return not learner.progress().busy
+from kvviz.ui.learner import Learner
+from tests.unit.learner_kit import PROMPT, finished, lengths, settings, until
 
 
 @pytest.fixture
@@ -37,10 +18,6 @@ def learner():
     made = Learner()
     yield made
     made.stop()
-
-
-def lengths(learner: Learner) -> list[int]:
-    return [s.length_after for s in learner.run.steps]
 
 
 def test_a_run_stops_at_its_new_tokens(learner):
@@ -129,7 +106,8 @@ def test_what_can_not_be_run_is_refused_with_its_code(learner):
     assert not learner.progress().failed
 
 
-def test_a_pass_that_breaks_keeps_all_before_it(learner, monkeypatch, caplog):
+def test_a_pass_that_breaks_keeps_all_before_it(monkeypatch, caplog):
+    learner = Learner(ahead=0)  # no pass is there before it is asked for
     learner.start(settings(new=2), compare=False)
     until(lambda: finished(learner))
     monkeypatch.setattr(learner.session, "decode_one_token", lambda: 1 / 0)
@@ -240,7 +218,7 @@ def test_a_model_that_is_not_there_says_so_and_can_be_tried_again(monkeypatch):
 
 
 def test_who_waits_for_a_turn_is_told_how_many_are_before():
-    one, two = Learner(), Learner()
+    one, two = Learner(ahead=0), Learner(ahead=0)
     for learner in (one, two):
         learner.start(settings(new=1), compare=False)
     until(lambda: finished(one) and finished(two))

@@ -91,6 +91,14 @@ def test_settings_out_of_range_are_named(name, value):
     assert (note.values["name"], note.values["value"]) == (name, value)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "noted"),
+    [("compare", "TRUE", False), ("presenter", "1", True), ("compare", "", True), ("lang", "zh-TW", False)],
+)
+def test_choices_out_of_reach_are_named(name, value, noted):
+    assert [n.section for n in links.check_settings({name: value}, [])] == ["note_choice"] * noted
+
+
 def test_long_values_are_shortened_in_notes():
     (note,) = links.check_settings({"model": "x" * 5000}, [])
     assert note.values["value"] == "x" * 59 + "…"
@@ -133,12 +141,12 @@ def test_what_is_a_page_s_own_is_read_as_far_as_it_can_be_used():
     assert links.own("race", asked) == {"race_P": 5}
     assert links.own("home", asked) == {} and links.check_own("home", asked) == []
     (note,) = links.check_own("allowed", asked)
-    assert (note.section, note.values) == ("note_choice", {"name": "causal", "value": "maybe", "choices": "on, off"})
+    assert (note.section, note.values) == ("note_own_choice", {"name": "causal", "value": "maybe", "choices": "on, off"})
 
 
 @pytest.mark.parametrize(("name", "value", "section"), [
-    ("edit", "-1", "note_range"), ("edit", "1024", "note_range"), ("edit", "1.0", "note_range"),
-    ("edit_to", "x" * 41, "note_long"), ("broken", "", "note_choice"), ("broken", "Twice", "note_choice"),
+    ("edit", "-1", "note_own_range"), ("edit", "1024", "note_own_range"), ("edit", "1.0", "note_own_range"),
+    ("edit_to", "x" * 41, "note_own_long"), ("broken", "", "note_own_choice"), ("broken", "Twice", "note_own_choice"),
 ])  # fmt: skip
 def test_what_cannot_be_used_is_said(name, value, section):
     assert links.own("allowed", {name: value}) == {}

@@ -166,15 +166,41 @@ def test_a_model_that_cannot_fit_is_refused_before_it_is_read(monkeypatch):
     }
     for language in lessons.LANGUAGES:
         said = lessons.text(language, "refusals", refusal.code, **refusal.shown())
-        assert all(words in said for words in ("0.26 GiB", "0.20 GiB", "KVVIZ_DTYPE=bfloat16", "KVVIZ_DEVICE"))
+        assert all(words in said for words in ("0.26 GiB", "0.20 GiB"))
+        assert not any(words in said for words in ("bfloat16", "KVVIZ"))  # neither would help
+
+
+@pytest.mark.parametrize(
+    ("free", "does", "dtype", "code", "advice"),
+    [  # gpt2 in float32: 0.71 GiB on a GPU, 0.81 GiB in the host's memory; in bfloat16 0.48 and 0.53 GiB
+        ({"cuda:0": 600, "cpu": 700}, True, "float32", "no_memory_dtype", {"half": "0.48 GiB"}),
+        ({"cuda:0": 600, "cpu": 700}, False, "float32", "no_memory_for_model", {}),  # a GPU that can't do it
+        ({"cuda:0": 400, "cpu": 700}, True, "float16", "no_memory_device", {"other": "cpu"}),
+        ({"cuda:0": 300, "cpu": 900}, True, "float32", "no_memory_device", {"other": "cpu"}),
+        ({"cuda:0": 300, "cpu": 900}, True, "bfloat16", "no_memory_device", {"other": "cpu"}),
+        ({"cuda:0": 600, "cpu": 900}, True, "float32", "no_memory_either", {"half": "0.48 GiB", "other": "cpu"}),
+        ({"cuda:0": 9000, "cpu": 300}, True, "float32", "no_memory_for_model", {}),  # all weights pass through there
+        ({"cuda:0": 9000, "cpu": 600}, True, "float32", "no_memory_dtype", {"half": "0.53 GiB"}),
+    ],
+)
+def test_advice_is_given_where_it_would_help(monkeypatch, free, does, dtype, code, advice):
+    monkeypatch.setattr(memory, "there", lambda name: free[name] * MIB)
+    monkeypatch.setattr(memory.device, "available", lambda: ("cuda:0", "cpu"))
+    monkeypatch.setattr(memory.device, "dtypes", lambda where: ("float32", *["bfloat16"] * does))
+    values = refused(code, memory.check, catalog.entry("gpt2"), "cuda:0", dtype).values
+    assert {name: values[name] for name in ("half", "other") if name in values} == advice
+    for language in lessons.LANGUAGES:
+        said = lessons.text(language, "refusals", code, **values)
+        assert ("KVVIZ_DTYPE=bfloat16" in said, "KVVIZ_DEVICE=cpu" in said) == ("half" in advice, "other" in advice)
 
 
 def test_weights_for_a_gpu_pass_through_the_hosts_memory(monkeypatch):
     entry = catalog.entry("story-gpt2")
+    monkeypatch.setattr(memory.device, "available", lambda: ("cuda:0", "cpu"))
     monkeypatch.setattr(memory, "there", {"cuda:0": 10**12, "cpu": 10**6}.__getitem__)
     assert refused("no_memory_for_model", memory.check, entry, "cuda:0", "float32").values["device"] == "cpu"
     monkeypatch.setattr(memory, "there", {"cuda:0": 10**6, "cpu": 10**12}.__getitem__)
-    assert refused("no_memory_for_model", memory.check, entry, "cuda:0", "float32").values["device"] == "cuda:0"
+    assert refused("no_memory_device", memory.check, entry, "cuda:0", "float32").values["device"] == "cuda:0"
     monkeypatch.setattr(memory, "there", lambda name: None)  # not known: no reason to refuse
     memory.check(entry, "cuda:0", "float32")
 
@@ -187,7 +213,8 @@ def test_memory_that_runs_out_while_loading(monkeypatch, error):
     monkeypatch.setattr(loading, "_loaded", type(loading._loaded)())
     with monkeypatch.context() as patch:
         patch.setattr(loading.AutoModelForCausalLM, "from_pretrained", out)
-        refused("no_memory_after_all", load, "story-gpt2", device="cpu")
+        refused("no_memory_after_all_dtype", load, "story-gpt2", device="cpu")
+        refused("no_memory_after_all", load, "story-gpt2", device="cpu", dtype="bfloat16")
     assert load("story-gpt2", device="cpu").facts.layers == 6
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import struct
@@ -12,7 +13,7 @@ from factories import PLAYER_CASES, failing, make_run, next_step
 
 from kvviz.records import Proof, Run
 from kvviz.ui.player import message
-from kvviz.ui.player.message import LIMIT, WINDOW, Focus, Have, build
+from kvviz.ui.player.message import LIMIT, WINDOW, Focus, Have, Size, build
 
 
 def unpack(blob: bytes) -> tuple[dict, list[tuple[dict, np.ndarray]]]:
@@ -179,8 +180,9 @@ def test_a_layer_not_yet_there_comes_first() -> None:
 def test_what_the_browser_says_it_has_is_taken_with_care() -> None:
     run = make_run(**PLAYER_CASES["shared"])  # 6 layers, 8 heads, 12 passes, 20 positions
     said = {"passes": 7, "language": "zh", "headnorms": [2, 5], "attention": [17, 4], "slabs": [47, 20]}
-    have = Have.from_browser(said, run)
-    assert have == Have(7, {2: 5}, {(2, 1): 4}, {(5, 7): 20}, "zh")
+    have = Have(3, {0: 3}, offered=14)
+    have.take(said, Size.of(run))
+    assert have == Have(7, {2: 5}, {(2, 1): 4}, {(5, 7): 20}, "zh", offered=14)
     for bad in (
         None,
         [],
@@ -191,8 +193,47 @@ def test_what_the_browser_says_it_has_is_taken_with_care() -> None:
         {"attention": [1.5, 1]},
         {"slabs": 9},
     ):
-        assert Have.from_browser(bad, run) == Have()
-    assert Have.from_browser({"passes": 10**9, "slabs": [0, 10**9]}, run) == Have(12, slabs={(0, 0): 20})
+        have = Have(3, {0: 3})
+        have.take(bad, Size.of(run))
+        assert have == Have()
+    have.take({"passes": 10**9, "slabs": [0, 10**9]}, Size.of(run))
+    assert have == Have(12, slabs={(0, 0): 20})
+
+
+def test_passes_made_ahead_are_what_later_messages_would_bring() -> None:
+    """6 layers, 8 heads, 12 passes: a browser that takes the parts one by one holds what one message would bring."""
+    whole = make_run(**PLAYER_CASES["shared"])
+    shorter = [dataclasses.replace(whole, steps=whole.steps[:n]) for n in (9, 10, 11, 12)]
+    have, focus = Have(), Focus(2, 1, slab=True)
+    first = build(shorter[0], have, focus, {"room": 5})
+    before = copy.deepcopy(have)
+    ahead = message.build_ahead(shorter[1:], have, focus, {"room": 5})
+    assert have == before and len(ahead) == 3
+    packed = message.pack([first, *ahead])
+    count = struct.unpack("<I", packed[-4:])[0]
+    sizes = struct.unpack(f"<{count}I", packed[-4 * (count + 1) : -4])
+    assert count == 4 and sum(sizes) == len(packed) - 4 * 5
+    browser, start = Browser(whole), 0
+    for size, passes in zip(sizes, (9, 10, 11, 12), strict=True):
+        browser.take(packed[start : start + size])
+        start += size
+        assert browser.header["to"] == browser.header["total"] == passes and not browser.header["more"]
+    at_once = Browser(whole)
+    at_once.take(build(whole, Have(), focus, {"room": 5}))
+    assert browser.tokens == at_once.tokens
+    assert browser.attention.keys() == at_once.attention.keys()
+    for unit, rows in at_once.attention.items():
+        assert all(np.array_equal(a, b) for a, b in zip(browser.attention[unit], rows, strict=True))
+
+
+def test_passes_made_ahead_stay_within_their_bytes(monkeypatch) -> None:
+    whole = make_run(**PLAYER_CASES["shared"])
+    shorter = [dataclasses.replace(whole, steps=whole.steps[:n]) for n in (9, 10, 11, 12)]
+    have = Have()
+    build(shorter[0], have, Focus(), {})
+    sizes = [len(b) for b in message.build_ahead(shorter[1:], have, Focus(), {})]
+    monkeypatch.setattr(message, "READY", sum(sizes) - 1)
+    assert [len(b) for b in message.build_ahead(shorter[1:], have, Focus(), {})] == sizes[:2]
 
 
 def test_infinite_and_undefined_numbers_are_named() -> None:

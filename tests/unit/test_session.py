@@ -354,3 +354,32 @@ def test_no_deprecated_call(story):
         session = Session(story, TALE)
         lengths = [s.length_after for s in session.advance(5).steps]
     assert lengths == [9, 10, 11, 12, 13]
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.9, 0, 1.0, 5)], ids=["greedy", "sampled"])
+def test_passes_taken_back_are_as_if_they_had_never_been(story, sampling):
+    straight, back = (Session(story, "The king", sampling, compare=False) for _ in range(2))
+    wanted = straight.advance(9)
+    back.advance(7)
+    kept = back.rewind(4)
+    assert len(kept.steps) == 4 and kept.length == back.run.length == kept.P + 3
+    back.compare = True
+    got = back.advance(9)
+    assert got.new_ids.tolist() == wanted.new_ids.tolist()
+    assert [s.kv_shape for s in got.steps] == [s.kv_shape for s in wanted.steps]
+    assert [s.kv_bytes for s in got.steps] == [s.kv_bytes for s in wanted.steps]
+    assert [s.twin is not None for s in got.steps] == [False] * 4 + [True] * 5
+    for a, b in zip(got.steps, wanted.steps, strict=True):
+        assert np.abs(a.k.astype(float) - b.k).max() <= 1e-2  # float16 of a record
+    assert all(s.twin.max_abs_dlogit <= 1e-3 for s in got.steps[4:])
+
+
+def test_prefill_and_old_passes_can_not_be_taken_back(story):
+    session = Session(story, "The king", compare=False)
+    session.advance(40)
+    with pytest.raises(ValueError, match="40 of 40"):
+        session.rewind(0)
+    with pytest.raises(ValueError, match="33 of 40"):
+        session.rewind(7)
+    assert session.rewind(45) is session.run
+    assert len(session.run.steps) == 40

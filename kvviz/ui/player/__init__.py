@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import uuid
-import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,7 +22,7 @@ _HERE = Path(__file__).parent
 # Joined in this order into one ES module and one style sheet: the files share one scope.
 _JS = (
     "numbers", "words", "store", "theme", "layout", "paint", "grid", "square", "layer", "head", "strip",
-    "cards", "proof", "say", "hover", "help", "controls", "keys", "talk", "screen", "player", "main",
+    "cards", "proof", "say", "hover", "help", "controls", "keys", "talk", "ready", "screen", "player", "main",
 )  # fmt: skip
 _CSS = ("theme", "frame", "parts")
 _RUNS_REMEMBERED = 4
@@ -44,7 +43,7 @@ class View:
 class _Mount:
     """What Python remembers of one mounted player between reruns."""
 
-    run: weakref.ref[Run] | None = None  # a page left long ago must not hold a run in memory
+    size: message.Size | None = None  # of the run last mounted; not the run, which a page left long ago must not hold
     passed: View | None = None  # the caller's last `view`
     returned: View | None = None  # ours: callers hand it back later, when the browser may have gone on
     reported: View | None = None  # the browser's last, on the run of `reported_run`
@@ -86,6 +85,8 @@ def player(
     coming: bool = False,
     room: int = 0,
     busy: str | None = None,
+    ahead: Sequence[Run] = (),
+    preparing: bool = False,
 ) -> View:
     """Mount the player on `run` and return where the learner stands.
 
@@ -97,6 +98,8 @@ def player(
     `coming` says that another run will take this one's place: the browser asks after it every few seconds.
     `asked` says that the learner or a link chose this `view`: it wins over a place that the browser has not told yet.
     `busy` is a short text shown while the model is not ready.
+    `ahead` is the run with one pass more, two more, ...: made already, shown at once when the learner asks for them, of
+    which `on_extend` hears soon after. `preparing`: more of them are being made, so the browser asks again.
     """
     mount = _mount(key)
     identity = message.identity(run)
@@ -106,10 +109,11 @@ def player(
     if fresh or asks != mount.asks or view not in (mount.passed, mount.returned, mount.reported):
         mount.move = uuid.uuid4().hex[:8]
         mount.reported = None
-    mount.run, mount.passed, mount.reported_run, mount.asks = weakref.ref(run), view, identity, asks
+    size = mount.size = message.Size.of(run)
+    mount.passed, mount.reported_run, mount.asks = view, identity, asks
     mount.on_extend, mount.on_move = on_extend, on_move
 
-    place = mount.returned = _clamped(mount.reported or view, run)
+    place = mount.returned = _clamped(mount.reported or view, size)
     have = _have(identity)
     # While passes are still being made, those asked for are on their way, not refused.
     answered = min(mount.answered, len(run.steps)) if busy else mount.answered
@@ -121,10 +125,17 @@ def player(
     if have.language != language:
         header["words"] = lessons.sections(language, "player")
         have.language = language
-    slab = place.opened == "head" or place.substep is not None or mode == "prefill"
+    header["preparing"] = preparing
+    focus = message.Focus(
+        place.layer, place.head, place.opened == "head" or place.substep is not None or mode == "prefill"
+    )
+    blobs = [message.build(run, have, focus, header)]
+    if have.passes == len(run.steps):
+        blobs += message.build_ahead(ahead, have, focus, {**header, "words": None})
+    have.offered = max(have.offered, len(run.steps) + len(blobs) - 1)
     _renderer()(
         key=key,
-        data=message.build(run, have, message.Focus(place.layer, place.head, slab), header),
+        data=message.pack(blobs),
         on_view_change=lambda: _heard(key, "view"),
         on_extend_change=lambda: _heard(key, "extend"),
         on_want_change=lambda: _heard(key, "want"),
@@ -150,21 +161,25 @@ def _heard(key: str, event: str) -> None:
     """A word from the browser: where the learner stands, what it holds, what it asks for."""
     mount = _mount(key)
     said = st.session_state[key].get(event)
-    run = mount.run() if mount.run else None
-    if not isinstance(said, dict) or run is None or said.get("run") != mount.reported_run:
+    size = mount.size
+    if not isinstance(said, dict) or size is None or said.get("run") != mount.reported_run:
         return  # about a run that has gone since
+    have = _have(mount.reported_run)
+    passes, target = said.get("passes"), said.get("to") if event == "extend" else None
+    if isinstance(passes, int) and size.passes < passes <= have.offered:
+        size = size.with_passes(passes)  # what was made ahead has been asked for
     place = _view(said.get("view"))
     if said.get("move") != mount.move:
         place = None  # said before the browser had heard where to go
     if place is not None:
-        mount.reported = _clamped(place, run)
+        mount.reported = _clamped(place, size)
     if "have" in said:
-        st.session_state["kvviz.player"][mount.reported_run] = message.Have.from_browser(said["have"], run)
-    target = said.get("to")
-    if event == "extend" and isinstance(target, int) and mount.on_extend is not None:
-        mount.answered = max(mount.answered, target)
-        if target > len(run.steps):
-            mount.on_extend(target)
+        have.take(said["have"], size)
+    wanted = size.passes
+    if isinstance(target, int):
+        mount.answered, wanted = max(mount.answered, target), max(wanted, target)
+    if mount.on_extend is not None and wanted > mount.size.passes:
+        mount.on_extend(wanted)
     if event == "view" and place is not None and mount.reported is not None and mount.on_move is not None:
         mount.on_move(mount.reported)
 
@@ -177,13 +192,12 @@ def _view(raw: Any) -> View | None:
     return None
 
 
-def _clamped(view: View, run: Run) -> View:
+def _clamped(view: View, size: message.Size) -> View:
     """The view with every index in the run's range."""
-    m = run.model
     return View(
-        min(max(0, view.step), max(0, len(run.steps) - 1)),
-        min(max(0, view.layer), m.layers - 1),
-        min(max(0, view.head), m.heads - 1),
+        min(max(0, view.step), max(0, size.passes - 1)),
+        min(max(0, view.layer), size.layers - 1),
+        min(max(0, view.head), size.heads - 1),
         view.opened,
         view.substep if view.substep is None else min(max(0, view.substep), 9),
     )

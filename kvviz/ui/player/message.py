@@ -1,6 +1,7 @@
 """What the player is sent: one blob a rerun, holding only what its browser side lacks.
 
-Layout, little-endian: uint32 length of the header, the header as UTF-8 JSON, zeros up to a multiple
+A message is one blob for the run as it is, then one for each pass that was made ahead (see `pack`). Layout of a blob,
+little-endian: uint32 length of the header, the header as UTF-8 JSON, zeros up to a multiple
 of 8, then the arrays, each starting at a multiple of 8 from the end of the header's padding. The
 header's "arrays" says what each one is and which passes (or rows) it covers.
 
@@ -14,12 +15,13 @@ Kinds of array, all float16:
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import struct
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,10 +30,29 @@ from kvviz.records import Run, StepRecord
 from kvviz.records.tokens import character_groups, label
 
 LIMIT = 850_000  # bytes, never more: with the script that Streamlit sends along a message keeps under 1 MB
+READY = 150_000  # bytes of passes made ahead that go along
 FILL = 400_000  # bytes up to which a message also carries what will be wanted next
 AHEAD = 8_000_000  # bytes of attention that are sent before anyone asks: all layers, else all heads of one
 WINDOW = 256  # newest rows and columns of prefill's square that can be in view
 _RESERVE = 24_000  # bytes left for the header's own fields and the array directory
+
+
+@dataclass(frozen=True)
+class Size:
+    """How far a run goes in each direction: what a browser may speak of."""
+
+    passes: int
+    length: int  # positions held after the last pass
+    layers: int
+    heads: int
+
+    @classmethod
+    def of(cls, run: Run) -> Size:
+        return cls(len(run.steps), run.length, run.model.layers, run.model.heads)
+
+    def with_passes(self, passes: int) -> Size:
+        """The same run when it has `passes` passes, none of them prefill but the first."""
+        return replace(self, passes=passes, length=self.length + passes - self.passes)
 
 
 @dataclass
@@ -43,21 +64,20 @@ class Have:
     attention: dict[tuple[int, int], int] = field(default_factory=dict)  # (layer, head) -> passes
     slabs: dict[tuple[int, int], int] = field(default_factory=dict)  # (layer, head) -> rows
     language: str = ""
+    offered: int = 0  # passes it may show: these, and those sent ahead of being asked for
 
-    @classmethod
-    def from_browser(cls, raw: Any, run: Run) -> Have:
-        """Read a browser's own account. Anything malformed counts as not held."""
-        if not isinstance(raw, dict):
-            return cls()
-        m = run.model
-        have = cls(passes=_count(raw.get("passes"), len(run.steps)), language=str(raw.get("language", "")))
-        for layer, n in _pairs(raw.get("headnorms"), m.layers, 1):
-            have.headnorms[layer] = min(n, len(run.steps))
-        for unit, n in _pairs(raw.get("attention"), m.layers * m.heads, 1):
-            have.attention[divmod(unit, m.heads)] = min(n, len(run.steps))
-        for unit, n in _pairs(raw.get("slabs"), m.layers * m.heads, 1):
-            have.slabs[divmod(unit, m.heads)] = min(n, run.length)
-        return have
+    def take(self, raw: Any, size: Size) -> None:
+        """A browser's own account of what it holds. Anything malformed counts as not held."""
+        said = raw if isinstance(raw, dict) else {}
+        passes, units = size.passes, size.layers * size.heads
+        self.passes, self.language = _count(said.get("passes"), passes), str(said.get("language", ""))
+        self.headnorms = {n: min(held, passes) for n, held in _pairs(said.get("headnorms"), size.layers, 1)}
+        self.attention = {
+            divmod(unit, size.heads): min(held, passes) for unit, held in _pairs(said.get("attention"), units, 1)
+        }
+        self.slabs = {
+            divmod(unit, size.heads): min(held, size.length) for unit, held in _pairs(said.get("slabs"), units, 1)
+        }
 
 
 @dataclass(frozen=True)
@@ -292,7 +312,7 @@ def build(run: Run, have: Have, focus: Focus, header: dict[str, Any]) -> bytes:
     screen did not fit, the header's "more" is true and the browser asks again.
     """
     m, N = run.model, len(run.steps)
-    start = have.passes
+    start = min(have.passes, N)  # a browser may have shown passes that Python takes back, to make them again
     words = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     prompt = b"[]"
     if start == 0:
@@ -312,7 +332,7 @@ def build(run: Run, have: Have, focus: Focus, header: dict[str, Any]) -> bytes:
     stop = start + len(texts)
     if rows:
         blob.add("norms", start, stop, b"".join(rows))
-    have.passes = stop
+    have.passes = max(have.passes, stop)
 
     done = stop == N
     if done and N:
@@ -340,3 +360,21 @@ def build(run: Run, have: Have, focus: Focus, header: dict[str, Any]) -> bytes:
     text = b'%s,"caller":%s,"prompt":%s,"passes":[%s]}' % (own[:-1], words, prompt, b",".join(texts))
     text += b" " * (-(len(text) + 4) % 8)
     return b"".join([struct.pack("<I", len(text)), text, *blob.parts])
+
+
+def build_ahead(runs: Iterable[Run], have: Have, focus: Focus, header: dict[str, Any]) -> list[bytes]:
+    """Blobs for a run with one pass more each, as they would be built one after the other; `have` stays as it is."""
+    have, blobs, used = copy.deepcopy(have), [], 0
+    for run in runs:
+        held = have.passes
+        blob = build(run, have, focus, header)
+        used += len(blob)
+        if used > READY or have.passes != held + 1:
+            break
+        blobs.append(blob)
+    return blobs
+
+
+def pack(blobs: list[bytes]) -> bytes:
+    """Blobs as one message: one after the other, then uint32 length of each, and last uint32 how many."""
+    return b"".join([*blobs, struct.pack(f"<{len(blobs) + 1}I", *map(len, blobs), len(blobs))])

@@ -26,6 +26,14 @@ def opened_run(case: str) -> Run:
     return make_run(**PLAYER_CASES[case])
 
 
+def ahead(run: Run, passes: int) -> list[Run]:
+    """The run with one pass more, two more, ...: the same that `extend` makes."""
+    runs = [run]
+    for _ in range(passes):
+        runs.append(runs[-1].with_step(next_step(runs[-1]), {}))
+    return runs[1:]
+
+
 def page() -> None:
     q = st.query_params
     case = q.get("case", "six")
@@ -59,6 +67,7 @@ def page() -> None:
             presenter="presenter" in q,
             on_extend=extend,
             room=int(q.get("room", 50)) - len(st.session_state["asked"]),
+            ahead=ahead(st.session_state["run"], int(q.get("ahead", 0))),
             busy=q.get("busy"),
         )
         st.text(f"at {place.step} {place.layer} {place.head} {place.opened} {place.substep}")

@@ -10,6 +10,7 @@ class Player extends Screen {
     this.root.dataset.testid = "kv-player";
     this.state = { step: 0, layer: 0, head: 0, opened: "all", substep: null, grown: null };
     this.store = null;
+    this.ready = new Ready(this);
     this.playing = false;
     this.follow = false;
     this.timer = null;
@@ -28,7 +29,7 @@ class Player extends Screen {
   receive(component) {
     this.talk.send = component;
     if (!(component.data instanceof Uint8Array)) return;
-    const message = decode(component.data);
+    const [message, ...ready] = unpack(component.data);
     const { header } = message;
     const { caller } = header;
     if (caller.words) words.take(caller.language, caller.words);
@@ -46,10 +47,12 @@ class Player extends Screen {
     this.settle(before, header, caller, known);
     this.painter.theme = applyTheme(this.root);
     this.buildPipe();
+    this.ready.take(ready);
     const grew = this.store.passes.length > known;
     this.talk.heard(caller.answered, grew || header.arrays.length > 0, Boolean(caller.busy));
     this.render();
     this.talk.lookOut(caller.coming);
+    this.talk.prepare(caller.preparing);
     const worded = words.language === caller.language;
     if (!whole || !worded || header.more || header.from > this.store.passes.length) this.talk.want();
     else this.askIfLacking();
@@ -196,6 +199,7 @@ class Player extends Screen {
     if (!this.store || this.mode === "prefill" || !this.canExtend) return;
     if (this.room() <= this.talk.pending) return this.note("hint_full");
     this.pause();
+    if (this.ready.show()) return;
     this.follow = true;
     this.talk.extend();
     this.render();
@@ -251,6 +255,7 @@ class Player extends Screen {
     if (!this.playing) return;
     if (this.atEnd()) {
       if (this.mode !== "prefill" && this.canExtend && this.room() > this.talk.pending) {
+        if (this.ready.show()) return this.schedule();
         this.follow = true;
         this.talk.extend(); // goes on when the pass arrives
         return;

@@ -9,7 +9,7 @@ const stood = new Map();
 
 function storeOf(header) {
   let store = runs.get(header.run);
-  if (!store || header.total < store.passes.length) {
+  if (!store) {
     store = new RunStore(header);
     if (runs.size >= RUNS_KEPT) runs.delete(runs.keys().next().value);
   }
@@ -18,7 +18,20 @@ function storeOf(header) {
   return store;
 }
 
-// Bytes of a message: header length, header, padding, arrays.
+// A message: blobs, the length of each, how many. The first is the run as it is, the others one pass more each.
+function unpack(bytes) {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const count = view.getUint32(bytes.length - 4, true);
+  let start = 0;
+  return Array.from({ length: count }, (_, i) => {
+    const end = start + view.getUint32(bytes.length - 4 * (count + 1 - i), true);
+    const blob = decode(bytes.subarray(start, end));
+    start = end;
+    return blob;
+  });
+}
+
+// Bytes of a blob: header length, header, padding, arrays.
 function decode(bytes) {
   const own = bytes.slice(); // aligned, and independent of Streamlit's buffer
   const length = new DataView(own.buffer).getUint32(0, true);
@@ -71,7 +84,7 @@ class RunStore {
 
   // Add what a message brings. False when it starts after what is known: something was lost.
   merge({ header, buffer, base }) {
-    for (const name of ["repeats", "recorded", "sampling", "device", "total", "groups"]) this[name] = header[name];
+    for (const name of ["repeats", "recorded", "sampling", "device", "groups"]) this[name] = header[name];
     if (header.prompt.length && !this.labels.length) {
       this.labels = header.prompt[0].slice();
       this.ids = header.prompt[1].slice();

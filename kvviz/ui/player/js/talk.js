@@ -2,6 +2,8 @@
 
 const REPORT_AFTER = 300; // milliseconds of rest: what follows the step below the player is drawn anew then
 const ASK_AGAIN = 4000; // milliseconds without an answer
+const LOW = 8; // passes made ahead: when no more are left, others are fetched
+const FILL_AFTER = 500; // milliseconds until Python is asked whether more have been made
 const TRIES = 3; // for one lacking thing, until the learner moves again
 
 class Talk {
@@ -19,13 +21,18 @@ class Talk {
     return [step, layer, head, opened, substep];
   }
 
+  now() {
+    const { store } = this.player;
+    return JSON.stringify([store.key, this.place(), store.passes.length]);
+  }
+
   message(more) {
     const { store } = this.player;
     const place = this.place();
-    this.reported = JSON.stringify([store.key, place]);
+    this.reported = this.now();
     clearTimeout(this.reportTimer);
     this.reportTimer = null;
-    return { run: store.key, move: this.player.move, view: place, ...more };
+    return { run: store.key, move: this.player.move, view: place, passes: store.passes.length, ...more };
   }
 
   // The learner moved: tell Streamlit once they rest.
@@ -38,7 +45,7 @@ class Talk {
   report() {
     const { store } = this.player;
     if (!store || !this.send || this.asked > store.passes.length) return; // the answer's message follows
-    if (this.reported === JSON.stringify([store.key, this.place()])) return;
+    if (this.reported === this.now()) return;
     this.send.setStateValue("view", this.message({}));
   }
 
@@ -49,6 +56,26 @@ class Talk {
     this.waiting = setTimeout(() => (this.waiting = null), ASK_AGAIN);
     const { store } = this.player;
     this.send.setTriggerValue("want", this.message({ have: store.have(words.language) }));
+  }
+
+  // A pass that was made ahead is shown. Python hears of it when the learner rests, or before none is left.
+  shown(left) {
+    this.moved();
+    if (left <= LOW) this.refill();
+  }
+
+  // More passes to show at once, now or (while Python makes them) in a moment.
+  refill() {
+    clearTimeout(this.filling);
+    this.filling = null;
+    if (this.waiting || this.asked || !this.send) return;
+    this.waiting = setTimeout(() => (this.waiting = null), ASK_AGAIN);
+    this.send.setTriggerValue("want", this.message({ have: this.player.store.have(words.language) }));
+  }
+
+  prepare(preparing) {
+    clearTimeout(this.filling);
+    this.filling = preparing ? setTimeout(() => this.refill(), FILL_AFTER) : null;
   }
 
   // Another run is on its way: ask after it, should the page have missed that it has come.
@@ -102,7 +129,7 @@ class Talk {
 
   forget() {
     this.target = this.asked = this.tries = 0;
-    for (const timer of ["asking", "waiting", "reportTimer", "outlook"]) {
+    for (const timer of ["asking", "waiting", "reportTimer", "outlook", "filling"]) {
       clearTimeout(this[timer]);
       this[timer] = null;
     }
