@@ -59,7 +59,7 @@ def hero(now: State) -> object:
         return None
     values = told(result)
     experiment.answer(NAME, f"answer_{'on' if masked() else 'off'}_{values['case']}", **values)
-    picture, side = st.columns([3.6, 1.2])
+    picture, side = st.columns([3.5, 1.3])
     with picture:
         experiment.chart(
             NAME, "map", figures.change_map, figures.change_map_table, result, values=values, answer="", masked=masked()
