@@ -66,7 +66,7 @@ def hero(now: State) -> object:
         )
     with side:
         rows = [(t(NAME, f"counter_{name}"), values[f"{name}_on"], values[f"{name}_off"]) for name in figures.COUNTED]
-        experiment.counters(NAME, ("", t(NAME, "causal_on"), t(NAME, "causal_off")), rows)
+        experiment.counters(NAME, (t(NAME, "causal_label"), t(NAME, "causal_on"), t(NAME, "causal_off")), rows)
         st.caption(t(NAME, "counted", **values))
         return st.container()
 
