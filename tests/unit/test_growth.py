@@ -97,7 +97,9 @@ def test_operations_are_those_that_torch_counts(story):
         layers=m.layers,
         output_values=m.vocab_size * m.width,
     )
-    assert counter.get_total_flops() == counted
+    # transformers 5.17 multiplies out Llama's rotary angles, D/2 frequencies by P positions; 5.24 has no product there
+    angles = 2 * (m.head_dim // 2) * P if m.positions == "rotary" else 0
+    assert counter.get_total_flops() - counted in (0, angles)
 
 
 def test_windows_leave_what_the_widest_layer_sees():

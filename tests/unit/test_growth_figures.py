@@ -10,7 +10,6 @@ from kvviz import lessons
 from kvviz.figures import growth as figures
 from kvviz.records.growth import of_run
 
-FIVE = "Once upon a time"  # five tokens in the built-in vocabulary
 WORDS = {k.removeprefix("axis_"): v for k, v in lessons.sections("en", "problem").items() if k.startswith("axis_")}
 
 
