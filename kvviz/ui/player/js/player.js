@@ -383,7 +383,7 @@ class Player extends Screen {
     clearTimeout(this.hintTimer);
     cancelAnimationFrame(this.moving);
     cancelAnimationFrame(this.growing);
-    this.talk.forget();
+    this.talk.close();
     this.keys.remove();
     this.sizes.disconnect();
     document.fonts.removeEventListener("loadingdone", this.repaint);

@@ -4,6 +4,7 @@ const REPORT_AFTER = 300; // milliseconds of rest: what follows the step below t
 const ASK_AGAIN = 4000; // milliseconds without an answer
 const LOW = 8; // passes made ahead: when no more are left, others are fetched
 const FILL_AFTER = 500; // milliseconds until Python is asked whether more have been made
+const LEAVING = 2500; // milliseconds of silence after a click on a link: a message would run the page that is left
 const TRIES = 3; // for one lacking thing, until the learner moves again
 
 class Talk {
@@ -14,6 +15,29 @@ class Talk {
     this.tries = 0;
     this.target = 0; // passes asked for
     this.asked = 0; // passes of the request under way
+    this.quiet = null; // while a page change may be under way: the next page's player tells what is left to tell
+    this.listener = (event) => {
+      if (event.type === "popstate" || event.target.closest?.("a[href]")) this.leave();
+    };
+    document.addEventListener("click", this.listener, true);
+    window.addEventListener("popstate", this.listener);
+  }
+
+  leave() {
+    clearTimeout(this.quiet);
+    this.quiet = setTimeout(() => {
+      this.quiet = null;
+      this.moved();
+      this.ask();
+      if (this.player.store) this.player.askIfLacking();
+    }, LEAVING);
+  }
+
+  close() {
+    this.forget();
+    clearTimeout(this.quiet);
+    document.removeEventListener("click", this.listener, true);
+    window.removeEventListener("popstate", this.listener);
   }
 
   place() {
@@ -44,14 +68,14 @@ class Talk {
 
   report() {
     const { store } = this.player;
-    if (!store || !this.send || this.asked > store.passes.length) return; // the answer's message follows
+    if (!store || !this.send || this.quiet || this.asked > store.passes.length) return; // the answer's message follows
     if (this.reported === this.now()) return;
     this.send.setStateValue("view", this.message({}));
   }
 
   // Ask for what is lacking, at most once until the answer comes.
   want() {
-    if (this.waiting || this.tries >= TRIES || !this.send) return;
+    if (this.waiting || this.tries >= TRIES || !this.send || this.quiet) return;
     this.tries++;
     this.waiting = setTimeout(() => (this.waiting = null), ASK_AGAIN);
     const { store } = this.player;
@@ -68,7 +92,7 @@ class Talk {
   refill() {
     clearTimeout(this.filling);
     this.filling = null;
-    if (this.waiting || this.asked || !this.send) return;
+    if (this.waiting || this.asked || !this.send || this.quiet) return;
     this.waiting = setTimeout(() => (this.waiting = null), ASK_AGAIN);
     this.send.setTriggerValue("want", this.message({ have: this.player.store.have(words.language) }));
   }
@@ -81,7 +105,9 @@ class Talk {
   // Another run is on its way: ask after it, should the page have missed that it has come.
   lookOut(coming) {
     clearTimeout(this.outlook);
-    const ask = () => this.send.setTriggerValue("want", this.message({ have: this.player.store.have(words.language) }));
+    const ask = () => {
+      if (!this.quiet) this.send.setTriggerValue("want", this.message({ have: this.player.store.have(words.language) }));
+    };
     this.outlook = coming ? setTimeout(ask, ASK_AGAIN) : null;
   }
 
@@ -95,7 +121,7 @@ class Talk {
 
   ask() {
     const { store } = this.player;
-    if (this.target <= store.passes.length || this.asking || !this.send) return;
+    if (this.target <= store.passes.length || this.asking || !this.send || this.quiet) return;
     this.asked = this.target;
     this.asking = setTimeout(() => {
       this.asking = null;
