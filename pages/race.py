@@ -16,7 +16,6 @@ def below(run: Run, view: View) -> None:
     page.questions("race", run, view)
 
 
-panel.read_link()
 shell.heading("race")
 run = state.current_run()
 wish = panel.controls(run)

@@ -3,8 +3,9 @@
 Nothing here imports torch, transformers or Streamlit, and nothing holds a live tensor.
 """
 
+from kvviz.records.checks import Check
 from kvviz.records.facts import MachineFacts, ModelFacts, Sampling
 from kvviz.records.run import Run
 from kvviz.records.step import Proof, StepRecord, TwinPass
 
-__all__ = ["MachineFacts", "ModelFacts", "Proof", "Run", "Sampling", "StepRecord", "TwinPass"]
+__all__ = ["Check", "MachineFacts", "ModelFacts", "Proof", "Run", "Sampling", "StepRecord", "TwinPass"]

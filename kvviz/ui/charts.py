@@ -43,13 +43,15 @@ def chart(
     alt: str,
     height: int | None = None,
 ) -> None:
-    """Show a figure. `answer` and `how` are Markdown in which user text is already literal; `key` is unique.
+    """Show a figure. `answer` (none if empty) and `how` are Markdown in which user text is already literal; `key` is
+    unique.
 
     Raises ValueError for a table whose columns differ in length.
     """
     if height:
         figure.update_layout(height=height)
-    st.markdown(answer)
+    if answer:
+        st.markdown(answer)
     _plot(
         key=f"chart-{key}",
         data={

@@ -20,7 +20,12 @@ LINK_TOKENS = 256  # a step alone, without `new`, asks for no longer run than th
 WHOLE = {"top_k": (0, 1000), "seed": (0, 2**31 - 1), "new": (1, MAX_NEW)}
 REAL = {"temperature": (0.0, 2.0), "top_p": (0.05, 1.0)}
 PLACE = ("step", "layer", "head")
-RACE = {"race_P": (1, 1023), "race_N": (1, MAX_NEW), "race_repeats": (1, 25)}  # the Race page's own, unset or whole
+# What single pages have of their own, unset or: a whole number (least, greatest), or one of a few words, or any text
+# of so many characters at most.
+Field = tuple[int, int] | tuple[str, ...] | int
+OWN: Mapping[str, Mapping[str, Field]] = {
+    "race": {"race_P": (1, 1023), "race_N": (1, MAX_NEW), "race_repeats": (1, 25)},
+}
 
 
 @dataclass(frozen=True)
@@ -88,10 +93,34 @@ def read_place(values: Mapping[str, str]) -> tuple[Place, list[Note]]:
     return Place(**found), notes
 
 
-def race(values: Mapping[str, str]) -> dict[str, int]:
-    """The Race page's settings in a query, as far as they can be used."""
-    found = {name: whole(values[name]) for name in RACE if name in values}
-    return {n: v for n, v in found.items() if v is not None and RACE[n][0] <= v <= RACE[n][1]}
+def own(page: str, values: Mapping[str, str]) -> dict[str, int | str]:
+    """A page's own settings in a query, as far as they can be used."""
+    fields = OWN.get(page, {})
+    found = {name: _read(values[name], field) for name, field in fields.items() if name in values}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def check_own(page: str, values: Mapping[str, str]) -> list[Note]:
+    """Notes for a page's own settings in a query that can't be used."""
+    notes = []
+    for name in sorted(OWN.get(page, {}).keys() & values.keys() - own(page, values).keys()):
+        field, told = OWN[page][name], {"name": name, "value": shorten(values[name])}
+        if isinstance(field, int):
+            notes.append(Note("note_long", told | {"limit": f"{field:,}"}))
+        elif isinstance(field[0], str):
+            notes.append(Note("note_choice", told | {"choices": ", ".join(map(str, field))}))
+        else:
+            notes.append(Note("note_range", told | {"least": f"{field[0]:,}", "greatest": f"{field[1]:,}"}))
+    return notes
+
+
+def _read(text: str, field: Field) -> int | str | None:
+    if isinstance(field, int):
+        return text if len(text) <= field else None
+    if isinstance(field[0], str):
+        return text if text in field else None
+    number = whole(text)
+    return number if number is not None and field[0] <= number <= field[1] else None
 
 
 def check_settings(values: Mapping[str, str], models: Sequence[str], dtypes: Sequence[str] = ()) -> list[Note]:

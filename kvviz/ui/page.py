@@ -16,7 +16,6 @@ from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, t
 from kvviz.ui.player import View
 
-STORY = ("home", "prefill", "decode", "race")
 LAST = 10**6  # as a step: the run's last one
 RUNNING = (
     "<style>:is(.st-key-running_text,.st-key-code) [data-testid=stText]"
@@ -218,11 +217,11 @@ def _label(run: Run, token: int) -> str:
 
 def onward(name: str) -> None:
     """The story's neighbours, inside the content: an embedded app has no other navigation."""
-    at = STORY.index(name)
+    at = shell.PAGES.index(name)
     pages = st.session_state.kv_pages
     for column, other, section in zip(st.columns(2), (at - 1, at + 1), ("previous", "next"), strict=True):
-        if 0 <= other < len(STORY):
-            target = STORY[other]
+        if 0 <= other < len(shell.PAGES):
+            target = shell.PAGES[other]
             column.page_link(
                 pages[target], label=t("shell", section, title=t("shell", f"nav_{target}")), width="stretch"
             )

@@ -35,9 +35,9 @@ def link(run: Run) -> str:
         }
     values |= {"lang": links.LANGUAGE_NAMES[current()], "presenter": bool(state.value("presenter"))}
     values |= {"step": here.step, "layer": here.layer, "head": here.head}
-    if st.session_state.get("kv_page") == "race":
-        asked = links.race(request.query_values())  # on arrival: the page's own controls come after the sidebar
-        values |= {name: st.session_state.get(name, asked.get(name)) for name in links.RACE}
+    page = str(st.session_state.get("kv_page"))
+    asked = links.own(page, request.query_values())  # on arrival: the page's own controls come after the sidebar
+    values |= {name: st.session_state.get(name, asked.get(name)) for name in links.OWN.get(page, {})}
     return links.build(st.context.url or "", values)
 
 

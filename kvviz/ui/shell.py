@@ -6,10 +6,12 @@ import argparse
 import os
 import re
 import sys
+from pathlib import Path
 
 import streamlit as st
 from streamlit.runtime.pages_manager import PagesManager
 
+import kvviz
 from kvviz import lessons
 from kvviz.models import catalog, device, fetch
 from kvviz.records import Run
@@ -18,7 +20,10 @@ from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import t
 from kvviz.ui.sidebar import sidebar, why_not_run
 
-PAGES = ("home", "prefill", "decode", "race")  # files under pages/, in the order of the story
+# The story, in its order: files under pages/. A page whose file is not there is not in it. All stand side by side in
+# the top bar: grouped by part they would hide in menus, and nothing would show where one is.
+STORY = ("home", "problem", "allowed", "prefill", "decode", "attention", "positions", "source", "race")
+PAGES = tuple(name for name in STORY if (Path(kvviz.__file__).parent.parent / "pages" / f"{name}.py").is_file())
 
 # Constant: the larger type of a lecture hall; and less air around the page, so that the player fits beside it.
 PRESENTER = (
@@ -122,6 +127,7 @@ def _start_link(entry: catalog.Entry) -> None:
 def heading(page: str) -> None:
     """The page's title, where its run comes from, and what has to be said before anything else."""
     within()
+    state.add_notes(links.check_own(page, request.query_values()))
     st.title(t(page, "title"), anchor=False)
     st.fragment(_provenance, key="provenance")()
 

@@ -16,7 +16,7 @@ from kvviz.records import Run
 from kvviz.records.race import Race
 from kvviz.refusal import Refusal
 from kvviz.theory.work import rows_with_cache, rows_without_cache
-from kvviz.ui import charts, links, request, state
+from kvviz.ui import charts, links, state
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, t
 from kvviz.ui.race_lanes import race_lanes
@@ -35,15 +35,6 @@ def racer() -> Racer:
     return st.session_state.kv_racer
 
 
-def read_link() -> None:
-    """Says which of a link's race settings can't be used; Streamlit itself leaves them out."""
-    asked = request.query_values()
-    for name in sorted(links.RACE.keys() & asked.keys() - links.race(asked).keys()):
-        least, greatest = links.RACE[name]
-        values = {"name": name, "value": links.shorten(asked[name]), "least": f"{least:,}", "greatest": f"{greatest:,}"}
-        state.add_notes([links.Note("note_range", values)])
-
-
 def controls(run: Run) -> Wish:
     """P, N, repeats, Start and Stop. Returns what Start would race."""
     length, new, repeats, start, stop = st.columns([3, 2, 3, 1.6, 1.6], vertical_alignment="bottom")
@@ -51,7 +42,7 @@ def controls(run: Run) -> Wish:
     numbers = (
         length.number_input(
             t("race", "control_P"),
-            *links.RACE["race_P"],
+            *links.OWN["race"]["race_P"],
             None,
             placeholder=t("race", "control_P_unset", P=f"{run.P:,}"),
             help=t("race", "control_P_help"),
@@ -60,7 +51,7 @@ def controls(run: Run) -> Wish:
         ),
         new.number_input(
             t("race", "control_N"),
-            *links.RACE["race_N"],
+            *links.OWN["race"]["race_N"],
             NEW_TOKENS,
             help=t("race", "control_N_help"),
             key="race_N",
@@ -68,7 +59,7 @@ def controls(run: Run) -> Wish:
         ),
         repeats.number_input(
             t("race", "control_repeats"),
-            *links.RACE["race_repeats"],
+            *links.OWN["race"]["race_repeats"],
             None,
             placeholder=t("race", "control_repeats_unset"),
             help=t("race", "control_repeats_help"),
