@@ -52,7 +52,7 @@ def lines(run: Run, step: int, layer: int, head: int, query: int | None, *, word
         showlegend=True,
     )  # fmt: skip
     found = drawn(run, step, layer, head, query)
-    for low, high, width in zip(CLASSES, CLASSES[1:], WIDTHS, strict=True):
+    for low, high, width in zip(CLASSES[:-1], CLASSES[1:], WIDTHS, strict=True):
         mine = [f for f in found if low <= f[2] < high or (high == 1 and f[2] >= low)]
         x = [v for i, j, _ in mine for v in (i, j, None)]
         y = [v for _ in mine for v in (1, 0, None)]

@@ -13,7 +13,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from kvviz.figures import text
-from kvviz.figures.attention import CELLS, NAMED, WRITTEN, stitched
+from kvviz.figures.attention import CELLS, WRITTEN, stitched
 from kvviz.figures.cells import cell_numbers, hatch, staircase
 from kvviz.figures.frame import between, by_position, frame
 from kvviz.figures.palette import attention_scale, palette
@@ -22,7 +22,7 @@ from kvviz.records import Run
 Stage = Literal["scores", "scaled", "masked", "softmax", "values"]
 STAGES: tuple[Stage, ...] = ("scores", "scaled", "masked", "softmax", "values")
 SIDE, MARGINS = 360, {"l": 108, "r": 84, "t": 40, "b": 112}
-TABLE_ROWS, TABLE_COLUMNS = 64, 128  # newest queries and keys in the table
+TABLE_ROWS, TABLE_COLUMNS = 48, 64  # newest queries and keys in the table
 
 
 @dataclass(frozen=True)
@@ -73,18 +73,20 @@ def stage(run: Run, step: int, layer: int, head_: int, name: Stage, *, words: Ma
     at, texts = text.ticks(run, T)
     axis = by_position(run, at, texts) | {"automargin": False}
     across = {**axis, "title": words["key_position"]} if name != "values" else {"title": words["dimension"]}
+    wide, tall = between(-0.5, columns - 0.5), between(T - 0.5, -0.5)
     figure = frame(
         run,
         p,
-        x={**between(-0.5, columns - 0.5), "tickangle": -90 if name != "values" else 0, "showgrid": False, **across},
-        y={**axis, **between(T - 0.5, -0.5), "title": words["query_position"]},
+        x={**wide, "tickangle": -90 if name != "values" else 0, "showgrid": False, **across},
+        y={**axis, **tall, "title": words["query_position"]},
         height=MARGINS["t"] + SIDE + MARGINS["b"],
         width=MARGINS["l"] + SIDE + MARGINS["r"],
         margin=MARGINS,
         showlegend=True,
+        xaxis2=_named(run, columns if name != "values" else 0, "x", wide),
+        yaxis2=_named(run, T, "y", tall),
     )
-    if name in ("masked", "softmax"):
-        figure.add_trace(staircase(run, T, layer, p, words))
+    figure.add_trace(staircase(run, T if name in ("masked", "softmax") else 0, layer, p, words))
     figure.add_trace(_heatmap(run, z, name, block if name != "values" else 1, dark, words))
     if T <= WRITTEN and columns <= WRITTEN:
         figure.add_trace(cell_numbers(z, name == "softmax", p))
@@ -97,10 +99,17 @@ def stage(run: Run, step: int, layer: int, head_: int, name: Stage, *, words: Ma
     return figure
 
 
+def _named(run: Run, count: int, axis: str, limits: dict) -> dict:
+    """An axis over the visible one that shows nothing, but lets a hover name every position: a hover takes an axis's
+    own texts, and names written into T × T cells would make the figure three times as large and slow."""
+    named = {"tickmode": "array", "tickvals": list(range(count)),
+             "ticktext": [text.literal(t) for t in text.position_labels(run, count)]}  # fmt: skip
+    return {**(named if count else {}), **limits, "overlaying": axis, "matches": axis, "showticklabels": False,
+            "ticks": "", "showgrid": False, "zeroline": False, "showline": False}  # fmt: skip
+
+
 def _heatmap(run: Run, z: np.ndarray, name: Stage, block: int, dark: bool, words: Mapping[str, str]) -> go.Heatmap:
     T = len(z)
-    labels = [text.literal(t) for t in text.position_labels(run, T)]
-    names = None
     if name == "values":
         hover = f"{words['query']} %{{y}}, {words['dimension']} %{{x}}: %{{z:.3g}}<extra></extra>"
     elif block > 1:
@@ -111,10 +120,6 @@ def _heatmap(run: Run, z: np.ndarray, name: Stage, block: int, dark: bool, words
         pooled = grown.reshape(side // block, block, side // block, block).max(axis=(1, 3))
         z = np.where(np.isinf(pooled), np.nan, pooled).astype(np.float32)
         hover = words["largest"].format(block=block) + ": %{z:.3f}<extra></extra>"
-    elif T <= NAMED:
-        names = [[f"{labels[i]} → {k}" if kept else "" for k, kept in zip(labels, ~np.isnan(z[i]), strict=True)]
-                 for i in range(T)]  # fmt: skip
-        hover = f"%{{customdata}}<br>{words[name]} %{{z:.3f}}<extra></extra>"
     else:
         hover = f"{words['query']} %{{y}} → {words['key']} %{{x}}<br>{words[name]} %{{z:.3f}}<extra></extra>"
     return go.Heatmap(
@@ -124,7 +129,8 @@ def _heatmap(run: Run, z: np.ndarray, name: Stage, block: int, dark: bool, words
         y0=(block - 1) / 2,
         dy=block,
         **colours(z, name, dark),
-        customdata=names,
+        xaxis="x2",
+        yaxis="y2",
         hovertemplate=hover,
         hoverongaps=False,
         colorbar=_bar(dark, words[name], [0, 0.2, 0.5, 1] if name == "softmax" else None),
@@ -168,7 +174,7 @@ def stage_table(run: Run, step: int, layer: int, head_: int, name: Stage, *, wor
     across = labels if name != "values" else [str(i) for i in range(z.shape[1])]
     columns: dict[str, list] = {words["query"]: labels[-len(z) :]}
     for label, column in list(zip(across, z.T, strict=True))[-TABLE_COLUMNS:]:
-        columns[label] = [None if np.isnan(x) else round(float(x), 3) for x in column]
+        columns[label] = np.round(column.astype(np.float64), 3).tolist()  # NaN reads as a blank
     return columns
 
 

@@ -24,6 +24,12 @@ PLACE = ("step", "layer", "head")
 # of so many characters at most.
 Field = tuple[int, int] | tuple[str, ...] | int
 OWN: Mapping[str, Mapping[str, Field]] = {
+    "attention": {
+        "attention_order": ("place", "previous", "first", "itself", "entropy", "induction"),
+        "attention_rows": ("all", "one"),
+        "attention_stage": ("scores", "scaled", "masked", "softmax", "values"),
+        "attention_query": (0, 1023),
+    },
     "race": {"race_P": (1, 1023), "race_N": (1, MAX_NEW), "race_repeats": (1, 25)},
 }
 
