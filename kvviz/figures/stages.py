@@ -21,7 +21,7 @@ from kvviz.records import Run
 
 Stage = Literal["scores", "scaled", "masked", "softmax", "values"]
 STAGES: tuple[Stage, ...] = ("scores", "scaled", "masked", "softmax", "values")
-SIDE, MARGINS = 360, {"l": 108, "r": 84, "t": 40, "b": 112}
+SIDE, MARGINS = 316, {"l": 108, "r": 84, "t": 36, "b": 108}
 TABLE_ROWS, TABLE_COLUMNS = 48, 64  # newest queries and keys in the table
 
 

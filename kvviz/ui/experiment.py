@@ -36,6 +36,8 @@ LOOK = (
     "<style>"
     "[class*=st-key-answer-] p{font-size:1.1rem;margin:0}"
     "[class*=st-key-proofs-]{border-top:1px solid rgba(127,127,127,.3);padding-top:.4rem;gap:.1rem}"
+    ":is([class*=st-key-answer-],[class*=st-key-proofs-],[class*=st-key-facts-]) [data-testid=stMarkdownContainer]"
+    "{margin-bottom:0}"  # Streamlit's takes back the margin of a last paragraph, which these have none of
     "[class*=st-key-proofs-] p{font-size:.86rem;margin:0;font-variant-numeric:tabular-nums}"
     "[class*=st-key-proof-holds-] strong{color:light-dark(#007a59,#2bc79c)}"
     "[class*=st-key-proof-rounding-] strong{color:light-dark(#8a5f00,#f0b42a)}"

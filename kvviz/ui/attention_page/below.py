@@ -23,7 +23,7 @@ def found_heads(run: Run, here: View) -> None:
     st.subheader(t(NAME, "habits_title"), anchor=False)
     values = {
         "queries": text.count(facts.queries),
-        "named": text.percent(NAMED),
+        "named": f"{100 * NAMED:.0f} %",
         "model": page.facts(run, here)["model"],
     }
     st.markdown(t(NAME, "habits", **values))
@@ -52,7 +52,7 @@ def _table(run: Run, measured: dict[str, np.ndarray]) -> None:
     for name, values in measured.items():
         digits = 2 if name == "entropy" else 3
         column = [None if np.isnan(values[r]) else round(float(values[r]), digits) for r in rows]
-        columns[t(NAME, f"habit_{name}")] = column
+        columns[t(NAME, "column_entropy" if name == "entropy" else f"habit_{name}")] = column
     st.caption(t(NAME, "habits_table"))
     st.dataframe(
         columns,

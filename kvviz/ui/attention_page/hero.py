@@ -26,9 +26,11 @@ ROWS = ("all", "one")
 
 def hero() -> None:
     """Controls, answer, all heads and the one picked. While the run grows, it looks for new passes."""
+    for name, first in (("attention_rows", "all"), ("attention_stage", "softmax")):
+        st.session_state.setdefault(name, first)
     if request.arrived():
         asked = links.own(NAME, request.query_values())
-        st.session_state.update({n: v for n, v in asked.items() if n not in st.session_state})
+        st.session_state.update(asked)
     st.session_state.kv_hero_drawn = state.current_run().key, state.learner().progress().busy
     busy = st.session_state.kv_hero_drawn[1]
     st.fragment(_hero, key="hero", run_every=POLL_SECONDS if busy else None)()
@@ -47,13 +49,14 @@ def _hero() -> None:
     left, right = st.columns([6, 5])
     with left:
         _overview(run, here)
+        _card(run, here, values)
     with right:
         _picked(run, here, query, values)
 
 
 def _controls(run: Run, here: View) -> int | None:
-    """Step, order, rows, stage and query, in one line. Returns the query whose row is asked for; None: all rows."""
-    step, order, rows, stage, query = st.columns([3, 3, 2.4, 5, 2.2], vertical_alignment="bottom")
+    """Step, order, rows and query, in one line. Returns the query whose row is asked for; None: all rows."""
+    step, order, rows, query = st.columns([3, 3, 2.6, 2.6], vertical_alignment="bottom")
     last = len(run.steps) - 1
     st.session_state.attention_step = here.step
     step.slider(t(NAME, "control_step"), 0, max(last, 1), key="attention_step", on_change=_stepped, disabled=last == 0)
@@ -71,15 +74,6 @@ def _controls(run: Run, here: View) -> int | None:
         format_func=lambda name: t(NAME, f"rows_{name}"),
         persist_state="session",
     )
-    one = st.session_state.get("attention_rows") == "one"
-    stage.segmented_control(
-        t(NAME, "control_stage"),
-        stages.STAGES,
-        key="attention_stage",
-        format_func=lambda name: t(NAME, f"axis_{name}"),
-        disabled=one,
-        persist_state="session",
-    )
     newest = run.P + here.step - 1
     query.number_input(
         t(NAME, "control_query"),
@@ -87,7 +81,7 @@ def _controls(run: Run, here: View) -> int | None:
         None,
         placeholder=t(NAME, "control_query_unset", newest=newest),
         key="attention_query",
-        disabled=not one,
+        disabled=st.session_state.get("attention_rows") != "one",
         persist_state="session",
     )
     return asking(run, here)
@@ -147,6 +141,20 @@ def _overview(run: Run, here: View) -> None:
     heads(data, key="heads", on_pick=_clicked)
 
 
+def _card(run: Run, here: View, values: dict) -> None:
+    """What is known of the head in view, and the shapes of this step."""
+    habits, shapes = st.columns(2)
+    measured = scores(run, here.step)
+    with habits:
+        rows = [(t(NAME, f"habit_{n}"), written(n, v[here.layer, here.head])) for n, v in measured.items()]
+        experiment.facts("head", rows, t(NAME, "tip_head", layer=here.layer, head=here.head))
+    with shapes:
+        named = ("q_shape", "kv_shape", "weights_shape", "scale", "seen")
+        experiment.facts(
+            "shapes", [(t(NAME, f"fact_{n}"), str(values[n])) for n in named], t(NAME, "facts_title", step=here.step)
+        )
+
+
 @dataclass(frozen=True)
 class Asked:
     """Where Python last sent the overview; `own` is where the browser has gone from there by itself."""
@@ -193,7 +201,18 @@ def _picked(run: Run, here: View, query: int | None, values: dict) -> None:
     place = (run, here.step, here.layer, here.head)
     words = experiment.axis_words(current(), NAME)
     if query is None:
-        name = st.session_state.get("attention_stage") or "softmax"
+        name = (
+            st.segmented_control(
+                t(NAME, "control_stage"),
+                stages.STAGES,
+                key="attention_stage",
+                format_func=lambda name: t(NAME, f"axis_{name}"),
+                persist_state="session",
+                label_visibility="collapsed",
+                width="stretch",
+            )
+            or "softmax"
+        )
         charts.chart(
             stages.stage(*place, name, words=words, dark=False),
             key="attention-stage",
