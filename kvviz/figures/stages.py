@@ -205,7 +205,8 @@ def row_stages(run: Run, step: int, layer: int, head_: int, query: int, *, words
                 "showgrid": False, "zeroline": False, "automargin": True},
     )  # fmt: skip
     labels = [text.literal(t) for t in text.position_labels(run, T)]
-    missing = [j for j in range(T) if np.isnan(arrays.softmax[query, j])]
+    hidden = np.isnan(arrays.softmax[query]) & ~np.isnan(arrays.scores[query])  # keys that came later are blank
+    missing = np.flatnonzero(hidden).tolist()
     if missing:
         figure.add_trace(hatch([(j, y) for j in missing for y in (2, 3)], p.masked, p.masked_hatch, words["hidden"]))
     for y, name in enumerate(rows):

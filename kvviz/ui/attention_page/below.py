@@ -10,8 +10,8 @@ from kvviz.figures import lines, masks, text
 from kvviz.records import Run
 from kvviz.records.heads import HABITS, NAMED, HeadFacts, Induction, head_facts, ranking, strongest
 from kvviz.ui import experiment, page, state
-from kvviz.ui.attention_page.hero import asking, go
 from kvviz.ui.attention_page.study import NAME, make_masks, scores, study, wishes, written
+from kvviz.ui.attention_page.top import asking, go
 from kvviz.ui.experimenter import State
 from kvviz.ui.language import t
 from kvviz.ui.player import View
