@@ -279,3 +279,10 @@ def token(run: Run, token_id: int) -> str:
     from kvviz.records.tokens import label
 
     return lessons.literal(label(run.pieces[int(token_id)]))
+
+
+def token_of(pieces: Mapping[int, bytes], token_id: int) -> str:
+    """A token's label, not yet made literal: for widgets that show text as it is."""
+    from kvviz.records.tokens import label
+
+    return label(pieces[int(token_id)])

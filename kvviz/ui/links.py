@@ -30,6 +30,11 @@ OWN: Mapping[str, Mapping[str, Field]] = {
         "attention_stage": ("scores", "scaled", "masked", "softmax", "values"),
         "attention_query": (0, 1023),
     },
+    "positions": {
+        "positions_pair": (0, 511),
+        "positions_key": (0, 1023),
+        "positions_offset": ("-64", "-16", "-8", "-4", "-2", "-1", "0", "1", "2", "4", "8", "16", "64"),
+    },
     "race": {"race_P": (1, 1023), "race_N": (1, MAX_NEW), "race_repeats": (1, 25)},
 }
 
