@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from kvviz.ui import page, positions_page, shell, state
+from kvviz.ui import experiment, page, positions_page, shell, state
 from kvviz.ui.language import t
 
 shell.heading("positions")
@@ -20,6 +20,6 @@ positions_page.shifted(run, here)
 positions_page.wrong_place(run)
 positions_page.lengths(run)
 positions_page.alibi(run, here)
-page.questions("positions", run, here)
+experiment.questions("positions", **positions_page.values_of(run, here))
 page.onward("positions")
 positions_page.bring_up(run, here)

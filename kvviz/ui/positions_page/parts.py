@@ -31,6 +31,7 @@ from kvviz.ui.positions_page.study import (
 )
 
 ALIBI = 24  # positions of the matrix, at most
+TABLE_TALL, ROTATION_TALL = 540, 1060  # pixels kept free while a model is on its way: nothing jumps when it comes
 
 
 def hero(run: Run, here: View) -> None:
@@ -57,6 +58,7 @@ def _part(run: Run, here: View, kind: str) -> None:
 
 def _table(run: Run, here: View, now: State) -> None:
     if not _mine(now, model_of(run, "learned")[0]):
+        st.skeleton(height=TABLE_TALL)
         return
     record: Table = now.found
     own = run.model.positions == "learned"
@@ -91,6 +93,7 @@ def _rotation(run: Run, here: View, now: State) -> None:
     if st.session_state.pop("kv_positions_moved", False):
         st.rerun()  # the whole page speaks of the place
     if not _mine(now, model_of(run, "rotary")[0]):
+        st.skeleton(height=ROTATION_TALL)
         return
     record: Rotation = now.found
     head, pair, key = _controls(run, here, record)
@@ -125,8 +128,9 @@ def _controls(run: Run, here: View, record: Rotation) -> tuple[int, int, int]:
     layer.number_input(t(NAME, "control_layer"), 0, layers - 1, key="positions_layer", on_change=_go)
     head.number_input(t(NAME, "control_head"), 0, heads - 1, key="positions_head", on_change=_go)
     half, T = len(record.frequencies), len(record.ids)
-    for name, most in (("positions_pair", half - 1), ("positions_key", T - 2)):
-        st.session_state[name] = min(st.session_state.get(name) or 0, most)
+    for name, first, most in (("positions_pair", 1, half - 1), ("positions_key", 3, T - 2)):
+        held = st.session_state.get(name)
+        st.session_state[name] = min(first if held is None else held, most)
     names = [experiment.token_of(record.pieces, i) for i in record.ids]
     pair.slider(t(NAME, "control_pair"), 0, half - 1, key="positions_pair", persist_state="session")
     key.selectbox(
@@ -172,9 +176,8 @@ def tries(run: Run, here: View) -> None:
         experiment.Try("fast", lambda: _set(positions_pair=0, positions_key=1)),
         experiment.Try("slow", lambda: _set(positions_pair=slow, positions_key=1)),
         experiment.Try("wrong", lambda: _set(positions_offset=OFFSETS[-1])),
+        experiment.Try("far", lambda: far.start(length_wish()), off=far.state().busy),
     ]
-    if not far.state().busy:
-        each.append(experiment.Try("far", lambda: far.start(length_wish())))
     experiment.tries(NAME, each)
 
 

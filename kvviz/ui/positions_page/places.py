@@ -39,7 +39,7 @@ def _wrong(run: Run, now: State) -> None:
     right, wrong = st.columns(2)
     for column, name in ((right, "right"), (wrong, "wrong")):
         column.caption(t(NAME, f"wrong_text_{name}", **values))
-        column.container(key=f"running_text_{name}").text(str(values[f"{name}_text"]))
+        column.container(key=f"positions_text_{name}", border=True).text(str(values[f"{name}_text"]))
 
     def draw(found: Misplaced, *, words: Mapping[str, str], dark: bool) -> Any:
         return figures.misplaced(run, found, chosen, words=words, dark=dark)
