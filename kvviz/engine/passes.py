@@ -46,6 +46,42 @@ def run_pass(
     return Pass(logits[0, -1].float().cpu(), watch.ms, layers, hidden)
 
 
+@torch.inference_mode()
+def free_pass(
+    model: LoadedModel,
+    ids: Sequence[int],
+    positions: Sequence[int],
+    mask: torch.Tensor,
+    cache: cache_api.Cache | None,
+    *,
+    keep: int = 1,
+) -> tuple[torch.Tensor, list[attention.LayerCapture]]:
+    """A pass whose positions and mask are whatever the caller says, right or wrong: for experiments.
+
+    `mask` is (Tq, T) bool, T what the cache holds and Tq more; a layer with a window hides what is too old as well.
+    Returns the logits of the last `keep` rows (0: all), (keep, V) float32 on the CPU, and the live captures.
+    Raises ValueError for a mask of another shape, a Refusal for an id or a position without a row in its table.
+    """
+    Tq, T = len(ids), len(ids) + (cache_api.length(cache) if cache is not None else 0)
+    if tuple(mask.shape) != (Tq, T) or len(positions) != Tq:
+        raise ValueError(f"a mask of {tuple(mask.shape)} and {len(positions)} positions for {Tq} queries, {T} keys")
+    facts = model.facts
+    limits.check_ids(facts, ids)
+    limits.check_room(facts, T, 1)
+    limits.check_room(facts, max(positions) + 1, 1)
+    attention.install(model)
+    windows = facts.windows or (0,) * facts.layers
+    mask = mask.to(model.device)[None, None]  # (1, 1, Tq, T)
+    layers = [mask.triu(T - Tq - w + 1) if w else mask for w in windows]
+    fed = torch.tensor([list(ids)], dtype=torch.long, device=model.device)  # (1, Tq)
+    at = torch.tensor([list(positions)], dtype=torch.long, device=model.device)  # (1, Tq)
+    with model.lock, attention.listening() as sink:
+        logits = cache_api.forward(model.module, fed, at, masks.by_kind(windows, layers), cache, keep)  # (1, keep, V)
+        assert sink is not None
+        attention.check(sink.layers, facts, layers)
+    return logits[0].float().cpu(), sink.layers
+
+
 def _masks(model: LoadedModel, Tq: int, T: int) -> tuple[list[torch.Tensor], torch.Tensor | dict[str, torch.Tensor]]:
     """The mask of each layer, and the same as transformers takes them."""
     windows = model.facts.windows or (0,) * model.facts.layers

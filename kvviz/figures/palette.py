@@ -41,6 +41,7 @@ class Palette:
     scale_4: str
     on_low: str  # text inside a cell below INK_CHANGES
     on_high: str  # and from there on
+    on_full: str  # text on K, V or Q in full colour
 
 
 LIGHT = Palette(
@@ -71,6 +72,7 @@ LIGHT = Palette(
     scale_4="#00395c",
     on_low="#000000",
     on_high="#fffffe",
+    on_full="#000002",
 )
 
 DARK = Palette(
@@ -101,6 +103,7 @@ DARK = Palette(
     scale_4="#a9dbfb",
     on_low="#fffffd",
     on_high="#000001",
+    on_full="#000003",
 )
 
 # Most weights are small: half of the scale serves the first fifth of the range.

@@ -25,3 +25,37 @@ def scores_with_cache(P: int, N: int) -> int:
 def scores_without_cache(P: int, N: int) -> int:
     """Attention scores a head and layer, as full squares: sum of t² for t = P .. P+N-1."""
     return sum(t * t for t in range(P, P + N))
+
+
+def causal_scores_with_cache(P: int, N: int) -> int:
+    """Those of `scores_with_cache` that the causal mask leaves: 1 + 2 + … + (P+N-1), each key-query pair once."""
+    return causal(P + N - 1)
+
+
+def causal_scores_without_cache(P: int, N: int) -> int:
+    """Those of `scores_without_cache` that the causal mask leaves: sum of t(t+1)/2 for t = P .. P+N-1."""
+    return sum(causal(t) for t in range(P, P + N))
+
+
+def causal(t: int) -> int:
+    """Visible cells of a causal square of t queries: t(t+1)/2."""
+    return t * (t + 1) // 2
+
+
+def flops(
+    rows: int,
+    scores: int,
+    passes: int,
+    *,
+    matrix_values: int,
+    heads: int,
+    head_dim: int,
+    layers: int,
+    output_values: int,
+) -> int:
+    """Floating-point operations of matrix products, a multiplication and an addition counted as two.
+
+    2 · (weights of the layers' matrices) a row; 4 · D · H · L a score, for Q·K and for weight·V; 2 · (V · width) a
+    pass, for the logits of its last row. As in Kaplan et al. 2020, section 2.1, with attention as full rectangles.
+    """
+    return 2 * matrix_values * rows + 4 * head_dim * heads * layers * scores + 2 * output_values * passes

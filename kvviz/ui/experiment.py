@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import streamlit as st
 
@@ -24,10 +25,11 @@ from kvviz import lessons
 from kvviz.models import catalog
 from kvviz.records import Check, Run
 from kvviz.refusal import Refusal
-from kvviz.ui import charts, warm
+from kvviz.ui import charts, links, request, state, warm
 from kvviz.ui.experimenter import Experimenter, State, Wish, Work
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, has, t
+from kvviz.ui.page import RUNNING
 
 POLL_SECONDS = 0.3
 COMING_SECONDS = 1.0  # while a model loads: each look takes time from the imports
@@ -35,15 +37,19 @@ SIGNS = {"holds": "✓", "rounding": "≈", "fails": "✗"}
 LOOK = (
     "<style>"
     "[class*=st-key-answer-] p{font-size:1.1rem;margin:0}"
-    "[class*=st-key-proofs-]{border-top:1px solid rgba(127,127,127,.3);padding-top:.4rem;gap:.1rem}"
-    ":is([class*=st-key-answer-],[class*=st-key-proofs-],[class*=st-key-facts-]) [data-testid=stMarkdownContainer]"
-    "{margin-bottom:0}"  # Streamlit's takes back the margin of a last paragraph, which these have none of
-    "[class*=st-key-proofs-] p{font-size:.86rem;margin:0;font-variant-numeric:tabular-nums}"
+    "[class*=st-key-proofs-]{border-top:1px solid rgba(127,127,127,.3);padding-top:.45rem;min-height:3.4rem;"
+    "row-gap:.1rem!important;column-gap:1.1rem!important;align-content:flex-start}"
+    "[class*=st-key-proofs-] p{font-size:.82rem;margin:0;font-variant-numeric:tabular-nums}"
+    ":is([class*=st-key-proofs-],[class*=st-key-facts-],[class*=st-key-answer-]) "
+    "[data-testid=stMarkdownContainer]{margin-bottom:0!important}"
     "[class*=st-key-proof-holds-] strong{color:light-dark(#007a59,#2bc79c)}"
     "[class*=st-key-proof-rounding-] strong{color:light-dark(#8a5f00,#f0b42a)}"
     "[class*=st-key-proof-fails-] strong{color:light-dark(#b84e00,#ff8a5c)}"
     "[class*=st-key-facts-]{background:rgba(127,127,127,.08);border-radius:8px;padding:.6rem .8rem;gap:.1rem}"
     "[class*=st-key-facts-] p{font-size:.86rem;margin:0}"
+    "[class*=st-key-facts-] table{font-size:.86rem;font-variant-numeric:tabular-nums;width:100%}"
+    "[class*=st-key-facts-] td:not(:first-child){white-space:nowrap}"
+    "[class*=st-key-facts-] :is(td,th){padding:.15rem .3rem!important;border-color:rgba(127,127,127,.25)!important}"
     "[class*=st-key-facts-] code{font-size:.86rem;background:none;padding:0;color:inherit}"
     "</style>"
 )
@@ -62,14 +68,19 @@ def at_hand(name: str, work: Work, wish: Wish, *, by_itself: bool = True) -> Sta
     """Where the experiment is. A cheap one starts `by_itself` whenever `wish` is new, once its model is there."""
     mine = experimenter(name, work)
     now = mine.state()
+    if by_itself and (wish.model, wish.dtype) != (state.model_name(), state.dtype()) and _on_disk(wish):
+        warm.request(wish.model, wish.dtype)  # the sidebar's own model comes up with every page
     if by_itself and wish != now.wish and warm.loaded(wish.model, wish.dtype) is not None:
         mine.start(wish)
         now = mine.state()
     return now
 
 
-def live(key: str, name: str, work: Work, wish: Wish, body: Callable[[State], None], *, by_itself: bool = True) -> None:
-    """Draws `body(state)`, again and again while there is news to come; then the rest of the page follows once."""
+def live(key: str, name: str, work: Work, wish: Wish, body: Callable[[State], Any], *, by_itself: bool = True) -> None:
+    """Draws `body(state)`, again and again while there is news to come; then the rest of the page follows once.
+
+    `body` may return a container: what is being waited for is said there, else below.
+    """
     now = at_hand(name, work, wish, by_itself=by_itself)
     every = POLL_SECONDS if now.busy else COMING_SECONDS if by_itself and coming(wish) else None
     st.session_state[f"kv_live_{key}"] = now.busy, now.answers, every
@@ -79,8 +90,9 @@ def live(key: str, name: str, work: Work, wish: Wish, body: Callable[[State], No
 @guarded
 def _live(key: str, name: str, work: Work, wish: Wish, body: Callable[[State], None], by_itself: bool) -> None:
     now = at_hand(name, work, wish, by_itself=by_itself)
-    body(now)
-    waits(now, wish)
+    place = body(now)
+    with place or st.container():
+        waits(now, wish, by_itself=by_itself)
     was_busy, answered, every = st.session_state[f"kv_live_{key}"]
     still_coming = by_itself and not now.busy and coming(wish)
     if (
@@ -114,12 +126,12 @@ def _on_disk(wish: Wish) -> bool:
         return False
 
 
-def waits(now: State, wish: Wish) -> None:
+def waits(now: State, wish: Wish, *, by_itself: bool = True) -> None:
     """What is being waited for, or why nothing comes: a line that keeps its place."""
     line = "\u00a0"
     if reason := why_not(wish):
         line = reason
-    elif now.busy or (now.wish != wish and coming(wish)):
+    elif now.busy or (by_itself and now.wish != wish and coming(wish)):
         status = warm.status(wish.model, wish.dtype)
         if now.before:
             line = t("shell", "experiment_queue", before=f"{now.before:,}")
@@ -165,6 +177,47 @@ def answer(page: str, section: str, **values: object) -> None:
         st.markdown(t(page, section, **values))
 
 
+def counters(key: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A card with a small table of numbers: nothing in it is a learner's text."""
+    lines = [
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        for cells in (head, [":--", *["--:"] * (len(head) - 1)], *rows)
+    ]
+    with st.container(key=f"facts-{key}"):
+        st.markdown("\n".join(lines))
+
+
+def table(heading: str, of: Callable[..., dict[str, list]], page: str, record: object) -> None:
+    """A record's table below the fold, with the words of the page's lesson."""
+    st.subheader(heading, anchor=False)
+    st.dataframe(of(record, words=words(page)), hide_index=True, key=f"table-{page}-{of.__name__}")
+
+
+def choice(page: str, name: str, default: str | None, *, kind: str = "segmented") -> str | None:
+    """One of links.OWN[page][name], by the words name_VALUE of the lesson. A link sets it, Copy link holds it."""
+    options = links.OWN[page][name]
+    assert isinstance(options, tuple)
+    asked = links.own(page, request.query_values()).get(name)
+    if asked is not None and st.session_state.get(f"kv_took_{name}") != asked:  # once: then the control speaks
+        st.session_state[name] = st.session_state[f"kv_took_{name}"] = asked
+    st.session_state.setdefault(name, default)
+    control = st.segmented_control if kind == "segmented" else st.pills
+    return control(
+        t(page, f"{name}_label"),
+        options,
+        format_func=lambda value: t(page, f"{name}_{value}"),
+        key=name,
+        persist_state="session",
+    )
+
+
+def code(page: str, section: str = "code", **values: object) -> None:
+    """A few lines of code with this run's numbers, as plain text."""
+    st.subheader(t(page, f"{section}_heading"), anchor=False)
+    st.html(RUNNING)
+    st.container(key="code").text(t(page, section, **values))
+
+
 def facts(key: str, rows: Iterable[tuple[str, str]], title: str | None = None) -> None:
     """A card of label and value; values are shown literally, in a fixed-width face."""
     with st.container(key=f"facts-{key}"):
@@ -201,13 +254,13 @@ def proofs(page: str, checks: Sequence[Check], **values: object) -> None:
 
     A failing check comes first. `value` and `limit` are filled in as numbers.
     """
-    with st.container(key=f"proofs-{page}"):
+    with st.container(key=f"proofs-{page}", horizontal=True):
         for i, check in enumerate(sorted(checks, key=lambda c: c.verdict != "fails")):
             section = f"proof_{check.name}"
             if has(page, f"{section}_{check.verdict}"):
                 section += f"_{check.verdict}"
             said = t(page, section, **(values | {"value": number(check.value), "limit": number(check.limit)}))
-            with st.container(key=f"proof-{check.verdict}-{page}-{i}"):
+            with st.container(key=f"proof-{check.verdict}-{page}-{i}", width="content"):
                 st.markdown(f"**{SIGNS[check.verdict]} {t('shell', f'verdict_{check.verdict}')}** {said}")
 
 
@@ -241,14 +294,14 @@ def chart(
     The lesson has its words as sections axis_WORD, and NAME_how, NAME_alt and (unless `answer` names another one, or
     is "") NAME_answer.
     """
-    words = axis_words(current(), page)
+    named = words(page)
     said = f"{name}_answer" if answer is None else answer
     charts.chart(
-        draw(record, words=words, dark=False, **chosen),  # the browser exchanges the colours
+        draw(record, words=named, dark=False, **chosen),  # the browser exchanges the colours
         key=f"{page}-{key or name}",
         answer=t(page, said, **values) if said else "",
         how=t(page, f"{name}_how", **values),
-        table=table(record, words=words, **chosen),
+        table=table(record, words=named, **chosen),
         alt=t(page, f"{name}_alt", **values),
         height=height,
     )
@@ -257,6 +310,11 @@ def chart(
 def axis_words(language: str, page: str) -> dict[str, str]:
     found = lessons.sections(language, page)
     return {name.removeprefix("axis_"): body for name, body in found.items() if name.startswith("axis_")}
+
+
+def words(page: str) -> dict[str, str]:
+    """The page's axis words in the current language."""
+    return axis_words(current(), page)
 
 
 def read(page: str, section: str = "read", **values: object) -> None:

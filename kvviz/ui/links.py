@@ -35,6 +35,14 @@ OWN: Mapping[str, Mapping[str, Field]] = {
         "positions_key": (0, 1023),
         "positions_offset": ("-64", "-16", "-8", "-4", "-2", "-1", "0", "1", "2", "4", "8", "16", "64"),
     },
+    "problem": {"work_P": (1, 1000), "work_N": (1, 200)},
+    "allowed": {
+        "edit": (0, 1023),
+        "edit_to": 40,
+        "edit_how": ("replace", "insert"),
+        "causal": ("on", "off"),
+        "broken": ("twice", "stale", "narrow", "shifted", "restart"),
+    },
     "race": {"race_P": (1, 1023), "race_N": (1, MAX_NEW), "race_repeats": (1, 25)},
 }
 

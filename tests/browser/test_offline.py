@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
-PAGES = {"/": "kv-player", "/prefill": "kv-player", "/decode": "kv-player", "/race": "kv-race"}
+PAGES = {"/": "kv-player", "/prefill": "kv-player", "/decode": "kv-player", "/race": "kv-race"} | dict.fromkeys(
+    ("/problem", "/allowed"), "stMainBlockContainer"
+)
 
 
 @pytest.mark.parametrize(("path", "hero"), PAGES.items(), ids=[p.strip("/") or "home" for p in PAGES])

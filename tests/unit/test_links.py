@@ -118,3 +118,34 @@ def test_what_is_written_is_read_again():
         "step": "3",
     }
     assert " " not in url and "\n" not in url
+
+
+def test_what_is_a_page_s_own_is_read_as_far_as_it_can_be_used():
+    asked = {
+        "edit": "3",
+        "edit_to": "<b>$x$",
+        "edit_how": "insert",
+        "causal": "maybe",
+        "broken": "stale",
+        "race_P": "5",
+    }
+    assert links.own("allowed", asked) == {"edit": 3, "edit_to": "<b>$x$", "edit_how": "insert", "broken": "stale"}
+    assert links.own("race", asked) == {"race_P": 5}
+    assert links.own("home", asked) == {} and links.check_own("home", asked) == []
+    (note,) = links.check_own("allowed", asked)
+    assert (note.section, note.values) == ("note_choice", {"name": "causal", "value": "maybe", "choices": "on, off"})
+
+
+@pytest.mark.parametrize(("name", "value", "section"), [
+    ("edit", "-1", "note_range"), ("edit", "1024", "note_range"), ("edit", "1.0", "note_range"),
+    ("edit_to", "x" * 41, "note_long"), ("broken", "", "note_choice"), ("broken", "Twice", "note_choice"),
+])  # fmt: skip
+def test_what_cannot_be_used_is_said(name, value, section):
+    assert links.own("allowed", {name: value}) == {}
+    assert [n.section for n in links.check_own("allowed", {name: value})] == [section]
+
+
+def test_the_faults_of_a_link_are_those_of_the_engine():
+    from kvviz.records.breaks import KINDS
+
+    assert links.OWN["allowed"]["broken"] == KINDS

@@ -1,0 +1,83 @@
+"""The experiments of the pages: what each is asked to try, and the engine's function that tries it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kvviz.records import Run
+
+if TYPE_CHECKING:
+    from kvviz.models.loading import LoadedModel
+    from kvviz.records.breaks import Breaks
+    from kvviz.records.growth import Growth
+    from kvviz.records.permission import Permission
+    from kvviz.ui.experimenter import State
+
+
+@dataclass(frozen=True)
+class _OnPrompt:
+    model: str
+    dtype: str
+    prompt: str
+
+    def about(self, run: Run) -> bool:
+        """It is about that run's prompt and model."""
+        return (self.model, self.dtype, self.prompt) == (run.model.name, run.model.dtype, run.prompt)
+
+
+def found(now: State, run: Run) -> Any:
+    """What the experiment has found about that run's prompt and model, or None."""
+    return now.found if now.answers is not None and now.answers.about(run) else None
+
+
+@dataclass(frozen=True)
+class GrowthWish(_OnPrompt):
+    """`length` None: the prompt as it is; else cut, or said again, to so many tokens."""
+
+    new: int
+    length: int | None = None
+
+
+def growth(model: LoadedModel, wish: GrowthWish) -> Iterator[Growth]:
+    from kvviz.engine import growth as engine
+
+    return engine.generate(model, wish.prompt, wish.new, wish.length)
+
+
+@dataclass(frozen=True)
+class EditWish(_OnPrompt):
+    """The prompt with `text`'s first token at `position`."""
+
+    position: int
+    text: str
+    how: str
+
+
+def edited(model: LoadedModel, wish: EditWish) -> Iterator[Permission]:
+    from kvviz.engine import permission as engine
+
+    return engine.compare(model, wish.prompt, wish.position, wish.text, wish.how)
+
+
+def middle(run: Run) -> int:
+    """Where an edit is worth seeing: there is something before it, and more after it."""
+    return min(run.P - 1, run.P // 3)
+
+
+def usual_edit(run: Run, position: int) -> str:
+    """What is put in until the learner types something: not what stands there already."""
+    there = run.pieces[int(run.prompt_ids[position])] if position < run.P else b""
+    return " the" if there != b" the" else " and"
+
+
+@dataclass(frozen=True)
+class BreakWish(_OnPrompt):
+    """Every fault on that prompt."""
+
+
+def broken(model: LoadedModel, wish: BreakWish) -> Iterator[Breaks]:
+    from kvviz.engine import breaks as engine
+
+    return engine.all_kinds(model, wish.prompt)

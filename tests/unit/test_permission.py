@@ -1,0 +1,198 @@
+"""An edited token: exact zeros before it under the causal mask, none without; against NumPy's own K and V."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from factories import model_facts
+
+from kvviz import lessons
+from kvviz.engine import cache_api, permission
+from kvviz.engine.passes import free_pass
+from kvviz.figures import permission as figures
+from kvviz.models.catalog import BUILTIN
+from tests.unit.conftest import refused
+from tests.unit.numpy_models import gpt2, llama
+
+TALE = "Dorothy and the Tin Woodman"  # nine: D or othy ·and ·the ·T in ·Wood man
+WORDS = {k.removeprefix("axis_"): v for k, v in lessons.sections("en", "allowed").items() if k.startswith("axis_")}
+
+
+def compare(model, position=3, text=" or", how="replace"):
+    (found,) = permission.compare(model, TALE, position, text, how)
+    return found
+
+
+def need_exact_zeros(found) -> None:
+    """The theorem: before the edit nothing changes in any layer; in layer 0 the edited position alone; from layer 1
+    on everything from it on."""
+    at = found.position
+    for change in (found.masked.dk, found.masked.dv):
+        assert (change[:, :at] == 0.0).all()
+        assert change[0, at] > 0 and (change[0, at + 1 :] == 0.0).all()
+        assert (change[1:, at:] > 0).all()
+
+
+@pytest.mark.parametrize("position", [0, 1, 3, 8])
+def test_before_the_edit_nothing_changes(story, position):
+    found = compare(story, position)
+    assert found.position == position
+    assert found.masked.dk.shape == found.masked.dv.shape == (6, 9)
+    need_exact_zeros(found)
+    assert all(c.verdict == "holds" for c in found.checks if c.name in ("before", "layer0", "after", "cached"))
+
+
+def test_with_the_mask_removed_that_test_fails(story, monkeypatch):
+    monkeypatch.setattr(permission, "_mask", lambda Tq, T, masked: torch.ones(Tq, T, dtype=torch.bool))
+    found = compare(story)
+    with pytest.raises(AssertionError):
+        need_exact_zeros(found)
+    verdicts = {c.name: c.verdict for c in found.checks}
+    assert verdicts["before"] == "fails" and verdicts["cached"] == "fails"
+    assert found.checks[0].value > 0.01
+
+
+def test_the_zeros_are_those_of_the_live_tensors(story):
+    """K and V of both prompts, taken here from the model itself and compared bit for bit."""
+    found = compare(story)
+    mask = torch.ones(9, 9, dtype=torch.bool).tril()
+    for which in (0, 1):
+        ours, theirs = (
+            [(c.k, c.v)[which] for c in free_pass(story, ids.tolist(), range(9), mask, None)[1]]
+            for ids in (found.ids, found.edited)
+        )
+        recorded = (found.masked.dk, found.masked.dv)[which]
+        for layer, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            assert torch.equal(a[:, :, :3], b[:, :, :3])
+            assert not torch.equal(a[:, :, 3], b[:, :, 3])
+            assert float((a - b).abs().max()) == pytest.approx(recorded[layer].max(), rel=1e-6)
+
+
+def test_the_changes_are_numpys(story):
+    read = {"story-gpt2": gpt2, "story-llama": llama}[story.facts.name]
+    found = compare(story, 5, " house")
+    a, b = (read(BUILTIN / story.facts.name, ids.tolist()) for ids in (found.ids, found.edited))
+    for recorded, ours, theirs in ((found.masked.dk, a.keys, b.keys), (found.masked.dv, a.values, b.values)):
+        wanted = np.stack([np.abs(x - y).max(axis=(0, 2)) for x, y in zip(ours, theirs, strict=True)])  # (L, T)
+        np.testing.assert_allclose(recorded, wanted, atol=2e-4)
+
+
+def test_without_the_mask_the_edit_reaches_back(story):
+    found = compare(story)
+    for change in (found.unmasked.dk, found.unmasked.dv):
+        assert (change[0, :3] == 0.0).all()  # layer 0 reads no other token
+        assert (change[1:, :3] > 0).all()
+    assert {c.name: c.verdict for c in found.checks}["unmasked"] == "holds"
+
+
+def test_a_cache_is_right_with_the_mask_and_wrong_without(story):
+    found = compare(story)
+    assert (found.masked_run.dlogit <= 1e-3).all()
+    assert (found.masked_run.ids == found.masked_run.cached_ids).all()
+    assert found.unmasked_run.dlogit[0] == 0.0  # prefill is the same work
+    assert (found.unmasked_run.dlogit[1:] > 0.1).all()
+    verdicts = {c.name: c.verdict for c in found.checks}
+    assert (verdicts["cached"], verdicts["cached_unmasked"]) == ("holds", "holds")
+
+
+def test_shapes_of_a_decode_pass(story):
+    """D02: one query against all keys that are kept."""
+    found = compare(story)
+    hkv = {"story-gpt2": 8, "story-llama": 2}[story.facts.name]
+    assert found.q_shape == (1, 8, 1, 32)
+    assert found.kv_shape == (1, hkv, 14, 32)  # 9 and 5 of the 6 tokens
+
+
+def test_a_token_put_in_moves_the_others(story_gpt2):
+    found = compare(story_gpt2, 3, " or", "insert")
+    assert found.ids.tolist()[:3] == found.edited.tolist()[:3]
+    assert found.edited.tolist()[4:] == found.ids.tolist()[3:-1]
+    assert len(found.edited) == len(found.ids)
+    assert (found.masked.dk[:, :3] == 0).all() and (found.masked.dk[:, 3:] > 0).all()
+    assert {c.name: c.verdict for c in found.checks}["layer0"] == "holds"
+
+
+def test_of_a_text_its_first_token_counts(story_gpt2):
+    found = compare(story_gpt2, 3, " or something else")
+    assert found.edited[3] == story_gpt2.encode(" or")[0]
+    assert (found.ids != found.edited).sum() == 1
+
+
+def test_what_cannot_be_edited_is_refused(story_gpt2):
+    assert refused("no_such_position", compare, story_gpt2, 9).values == {"position": 9, "last": 8}
+    refused("same_token", compare, story_gpt2, 3, " and")
+    refused("empty_edit", compare, story_gpt2, 3, "")
+    with pytest.raises(Exception, match="nothing to read"):
+        next(permission.compare(story_gpt2, "", 0, "a"))
+
+
+def test_reach_follows_windows():
+    """Two layers' worth of a window of 2: a change at 1 is seen by 2 in layer 1, by 3 in layer 2."""
+    facts = model_facts(3, 1, 1, 8, windows=(2, 2, 2))
+    differs = np.array([False, True, False, False, False])
+    assert permission.reach(facts, differs, masked=True).astype(int).tolist() == [
+        [0, 1, 0, 0, 0],
+        [0, 1, 1, 0, 0],
+        [0, 1, 1, 1, 0],
+    ]
+    full = model_facts(2, 1, 1, 8)
+    assert permission.reach(full, differs, masked=True)[1].astype(int).tolist() == [0, 1, 1, 1, 1]
+    assert permission.reach(full, differs, masked=False)[1].all()
+
+
+def test_a_free_pass_holds_its_caller_to_the_shapes(story_gpt2):
+    cache = cache_api.new_cache()
+    with pytest.raises(ValueError, match="mask"):
+        free_pass(story_gpt2, [1, 2], [0, 1], torch.ones(2, 3, dtype=torch.bool), cache)
+    refused("id_out_of_range", free_pass, story_gpt2, [5000], [0], torch.ones(1, 1, dtype=torch.bool), None)
+    refused("too_long", free_pass, story_gpt2, [1], [1024], torch.ones(1, 1, dtype=torch.bool), None)
+
+
+def test_the_map_shows_exact_zeros_by_themselves(story_gpt2):
+    found = compare(story_gpt2)
+    drawn = figures.change_map(found, words=WORDS, dark=False, masked=True)
+    zeros, heat, signs = drawn.data[:3]
+    assert zeros.name == "exactly 0" and zeros.showlegend
+    assert np.isnan(heat.z[:, :3]).all() and np.isnan(heat.z[0, 4:]).all()
+    assert np.isfinite(heat.z[1:, 3:]).all()
+    assert heat.z[2, 4] == pytest.approx(np.log10(found.masked.dk[2, 4]))
+    assert list(signs.text[:4]) == ["0", "0", "0", figures.short(found.masked.dk[0, 3])]
+    # a stretch of three cells in each of six layers, and the rest of layer 0
+    assert len(zeros.x) == 6 * 7
+    opened = figures.change_map(found, words=WORDS, dark=False, masked=False)
+    assert np.isfinite(opened.data[1].z[1:]).all()
+    assert "→ ·or" in drawn.layout.xaxis2.ticktext[3]
+
+
+@pytest.mark.parametrize(("v", "cell", "sentence"), [
+    (0.0, ".00", "0"), (12.34, "12", "12.3"), (9.96, "10", "9.96"), (0.9976, "1.0", "0.998"), (0.344, ".34", "0.344"),
+    (0.00314, "3e-3", "0.00314"), (3.1e-5, "3e-5", "3.1e-5"),
+])  # fmt: skip
+def test_numbers_in_cells_and_sentences(v, cell, sentence):
+    assert figures.written(v) == sentence
+    assert v == 0 or figures.short(v) == cell
+
+
+def test_the_table_and_the_sentences_say_what_the_map_says(story_gpt2):
+    found = compare(story_gpt2)
+    table = figures.change_map_table(found, words=WORDS, masked=True)
+    assert table["0 D"] == [0.0] * 12
+    assert table["3 ·and"][0] == float(f"{found.masked.dk[0, 3]:.3g}")
+    assert table["tensor"][5:7] == ["|ΔK|", "|ΔV|"]
+    values = figures.permission_values(found)
+    assert (values["case"], values["before_cells"], values["zeros_on"]) == ("middle", "36", "36")
+    assert values["zeros_off"] == "6"  # layer 0, K and V
+    assert values["changed_on"] == "62"  # 2 · (1 + 5 · 6)
+    assert values["q_bytes"] == "86,016"  # 6 · 8 · 32 · 14 · 4
+    assert values["cached_bytes"] == "172,032"
+    cases = [figures.permission_values(compare(story_gpt2, at))["case"] for at in (0, 8)]
+    assert cases == ["first", "last"]
+
+
+def test_long_prompts_are_drawn_without_signs(story_gpt2):
+    (found,) = permission.compare(story_gpt2, TALE * 6, 20, " or")
+    drawn = figures.change_map(found, words=WORDS, dark=False, masked=True)
+    assert drawn.data[0].fillpattern.shape == "."
+    assert not any(t.mode == "text" for t in drawn.data if t.type == "scatter")
+    assert 20 in drawn.layout.xaxis2.tickvals
