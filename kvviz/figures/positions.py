@@ -123,7 +123,7 @@ def rotation(run: Run, found: Rotation, head: int, pair: int, key: int, *, words
     one, turned = (tuple(a[kv, key, [pair, pair + half]].tolist()) for a in (found.k, found.k_rotated))
     asks, asked = (tuple(a[head, query, [pair, pair + half]].tolist()) for a in (found.q, found.q_rotated))
     reach = 1.15 * max(math.hypot(*pt) for pt in (one, asks))
-    plane = {**between(-reach, reach), "showgrid": True, "nticks": 5}
+    plane = {"range": [-reach, reach], "showgrid": True, "nticks": 5}  # a square: limits alone would not keep it one
     figure = frame(
         run,
         p,

@@ -31,7 +31,7 @@ from kvviz.ui.positions_page.study import (
 )
 
 ALIBI = 24  # positions of the matrix, at most
-TABLE_TALL, ROTATION_TALL = 540, 1060  # pixels kept free while a model is on its way: nothing jumps when it comes
+TABLE_TALL, ROTATION_TALL = 540, 620  # pixels kept free while a model is on its way: nothing jumps when it comes
 
 
 def hero(run: Run, here: View) -> None:
@@ -107,15 +107,6 @@ def _rotation(run: Run, here: View, now: State) -> None:
         return figures.rotation_table(run, found_, head, pair, key, words=words)
 
     experiment.chart(NAME, "rotation", draw, numbers, record, values=values, answer="")
-    more = values | _quoted(figures.distance_values(record, head, key))
-
-    def draw_distance(found_: Rotation, *, words: Mapping[str, str], dark: bool) -> Any:
-        return figures.distance(run, found_, head, key, words=words, dark=dark)
-
-    def numbers_distance(found_: Rotation, *, words: Mapping[str, str]) -> Any:
-        return figures.distance_table(run, found_, head, key, words=words)
-
-    experiment.chart(NAME, "distance", draw_distance, numbers_distance, record, values=more)
 
 
 def _controls(run: Run, here: View, record: Rotation) -> tuple[int, int, int]:
@@ -135,7 +126,7 @@ def _controls(run: Run, here: View, record: Rotation) -> tuple[int, int, int]:
     pair.slider(t(NAME, "control_pair"), 0, half - 1, key="positions_pair", persist_state="session")
     key.selectbox(
         t(NAME, "control_key"), range(T - 1), key="positions_key", format_func=lambda i: f"{i} {names[i]}",
-        persist_state="session",
+        on_change=_choose, persist_state="session",
     )  # fmt: skip
     return min(here.head, heads - 1), st.session_state.positions_pair, st.session_state.positions_key
 
@@ -149,6 +140,10 @@ def _go() -> None:
         st.session_state.kv_positions_moved = True
 
 
+def _choose() -> None:
+    st.session_state.kv_positions_moved = True
+
+
 def _quoted(values: Mapping[str, object]) -> dict[str, object]:
     return {k: lessons.literal(str(v)) if k.endswith("token") else v for k, v in values.items()}
 
@@ -160,12 +155,29 @@ def shifted(run: Run, here: View) -> None:
         found("table", read_table, table_wish(run)),
     )
     st.subheader(t(NAME, "shift_title"), anchor=False)
+    if turned is not None:
+        _distance(run, here, turned)
     st.markdown(t(NAME, "shift"))
     for name, record in (("rotary", turned), ("learned", listed)):
         if record is None:
             st.markdown(t(NAME, f"shift_{name}_none", **values_of(run, here)))
         else:
             st.markdown(t(NAME, f"shift_{name}", **values_of(run, here), **_moved(record.shift)))
+
+
+def _distance(run: Run, here: View, record: Rotation) -> None:
+    """The score of the chosen key with the newest query, at every distance."""
+    head = min(here.head, len(record.q) - 1)
+    key = min(st.session_state.get("positions_key") or 0, len(record.ids) - 2)
+    values = _quoted(figures.distance_values(record, head, key))
+
+    def draw(found_: Rotation, *, words: Mapping[str, str], dark: bool) -> Any:
+        return figures.distance(run, found_, head, key, words=words, dark=dark)
+
+    def numbers(found_: Rotation, *, words: Mapping[str, str]) -> Any:
+        return figures.distance_table(run, found_, head, key, words=words)
+
+    experiment.chart(NAME, "distance", draw, numbers, record, values=values)
 
 
 def tries(run: Run, here: View) -> None:
