@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kvviz.records import Check
-from kvviz.records.positions import SCALINGS, Curve, Kept, Lengths, Misplaced, Rotation, Shift, Table
+from kvviz.records.positions import SCALINGS, Curve, Evicted, Kept, Lengths, Misplaced, Rotation, Shift, Table
 from kvviz.theory import positions as theory
 
 SHIFT = Shift(100, 2e-5, 7e-6, 22.75, True, 1e-3)
@@ -43,7 +43,7 @@ def misplaced() -> Misplaced:
     """Two tokens in all; off by 2 the second is another one, off by -1 neither."""
     return Misplaced(
         "story-gpt2", PIECES, 9, np.array([-1, 0, 2]), np.array([0.25, 0.0, 1.5]), np.array([[1, 2], [1, 2], [1, 3]]),
-        1e-3,
+        Evicted(8, 1, 3, 8, 4, 4.25, 1e-3), 1e-3,
     )  # fmt: skip
 
 

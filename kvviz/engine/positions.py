@@ -16,12 +16,13 @@ import torch
 from kvviz.engine import attention, cache_api, failures, limits, masks, proofs
 from kvviz.models.loading import LoadedModel
 from kvviz.records import Check
-from kvviz.records.positions import Misplaced, Rotation, Shift, Table
+from kvviz.records.positions import Evicted, Misplaced, Rotation, Shift, Table
 from kvviz.refusal import Refusal
 from kvviz.theory import positions as theory
 
 SHIFT = 100  # positions
 NEW = 12  # tokens a misplaced run goes on for
+EVICTED = (8, 1, 3)  # positions held; kept of them, the oldest and the newest
 
 
 def table(model: LoadedModel, ids: Sequence[int], by: int = SHIFT) -> Table:
@@ -194,5 +195,21 @@ def _misplaced(model: LoadedModel, ids: list[int], offsets: list[int], new: int)
         np.array(offsets),
         np.array([float((first[k] - first[0]).abs().max()) for k in offsets]),
         np.array([chosen[k] for k in offsets]),
+        _evicted(model, (ids * EVICTED[0])[: EVICTED[0] + 1]),
         proofs.LOGIT_TOLERANCE[model.facts.dtype],
     )
+
+
+@torch.inference_mode()
+def _evicted(model: LoadedModel, ids: list[int]) -> Evicted:
+    """Of 8 cached positions 1 + 3 stay; the next token at its place in the text, and at the number of those kept."""
+    held, first, last = EVICTED
+    logits = {}
+    for at in (held, first + last):
+        cache = cache_api.new_cache()
+        _feed(model, ids[:held], 0, cache)
+        cache_api.keep(cache, [*range(first), *range(held - last, held)])
+        _, logits[at] = _feed(model, ids[held : held + 1], at, cache)
+    differ = float((logits[held] - logits[first + last]).abs().max())
+    limit = proofs.LOGIT_TOLERANCE[model.facts.dtype]
+    return Evicted(held, first, last, held, first + last, differ, limit)

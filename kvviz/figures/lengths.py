@@ -76,6 +76,13 @@ def misplaced_values(found: Misplaced, offset: int) -> dict[str, object]:
         "wrong_text": said(at),
         "first": int(differs[0]) if len(differs) else 0,
         "new": found.chosen.shape[1],
+        "held": found.evicted.held,
+        "kept_first": found.evicted.first,
+        "kept_last": found.evicted.last,
+        "kept": found.evicted.first + found.evicted.last,
+        "next_right": found.evicted.right,
+        "next_default": found.evicted.default,
+        "d_evicted": f"{found.evicted.max_abs_dlogit:.3g}",
     }
 
 

@@ -62,6 +62,19 @@ class Rotation:
 
 
 @dataclass(frozen=True)
+class Evicted:
+    """A cache from which the middle was dropped, and the next token fed at two positions."""
+
+    held: int  # positions before
+    first: int  # kept of the oldest
+    last: int  # kept of the newest
+    right: int  # the position of the next token in the text: `held`
+    default: int  # what a model left to itself takes: first + last, a position that is in use
+    max_abs_dlogit: float  # between the two
+    limit: float
+
+
+@dataclass(frozen=True)
 class Misplaced:
     """The run's own decode steps with each new token `offset` positions from its place; K and V before are right."""
 
@@ -71,6 +84,7 @@ class Misplaced:
     offsets: np.ndarray  # (n,) int64
     max_abs_dlogit: np.ndarray  # (n,) float64, at the first decode step, to the step with the right position
     chosen: np.ndarray  # (n, new) int64, what each goes on to write, greedily
+    evicted: Evicted
     limit: float
 
     def at(self, offset: int) -> int:

@@ -227,6 +227,30 @@ def test_offsets_beyond_the_models_positions_are_left_out(story_gpt2):
     assert found.chosen.shape == (2, 5)  # 1,020 + 4 positions
 
 
+def test_after_eviction_the_position_is_that_of_the_text(story):
+    """A16: 8 cached, 1 first and 3 last kept: the next token stands at 8, not at 4; fed there it gives other logits."""
+    from kvviz.engine import cache_api, masks
+
+    ids = story.encode(TALE)[:9]
+    found = positions.misplaced(story, ids, (), new=1).evicted
+    assert (found.held, found.first, found.last, found.right, found.default) == (8, 1, 3, 8, 4)
+    assert found.max_abs_dlogit > 0.05 > found.limit
+    out = {}
+    for at in (8, 4):
+        cache = cache_api.new_cache()
+        with torch.inference_mode():
+            mask = masks.causal(8, 8)
+            cache_api.forward(story.module, torch.tensor([ids[:8]]), torch.arange(8)[None], mask, cache)
+            k = cache_api.layer(cache, 0)[0].clone()
+            cache_api.keep(cache, [0, 5, 6, 7])
+            assert torch.equal(cache_api.layer(cache, 0)[0], k[:, :, [0, 5, 6, 7]])
+            assert cache_api.length(cache) == 4
+            out[at] = cache_api.forward(
+                story.module, torch.tensor([ids[8:]]), torch.tensor([[at]]), masks.causal(1, 5), cache
+            )[0, -1]
+    assert found.max_abs_dlogit == pytest.approx(float((out[8] - out[4]).abs().max()), rel=1e-4)
+
+
 # Past the trained length
 
 

@@ -48,6 +48,7 @@ def _wrong(run: Run, now: State) -> None:
         return figures.misplaced_table(run, found, chosen, words=words)
 
     experiment.chart(NAME, "misplaced", draw, numbers, record, values=values, answer="")
+    st.markdown(t(NAME, f"evicted_{run.model.positions}", **values))
 
 
 def lengths(run: Run) -> None:
