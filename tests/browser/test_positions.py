@@ -20,7 +20,7 @@ def opened(visits, query: str = "?step=6", **context: object) -> Visit:
 
 
 def chart(visit: Visit, name: str) -> Locator:
-    return visit.page.locator(f"[data-testid=kv-chart][data-key=positions-{name}]")
+    return visit.page.locator(f".st-key-chart-positions-{name} [data-testid=kv-chart]")  # there before it is painted
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
