@@ -12,7 +12,7 @@ from reading import components, outside_code, text_of
 
 from kvviz import lessons
 from kvviz.records.positions import Lengths
-from kvviz.ui import links, positions_page, state
+from kvviz.ui import experiment, links, positions_page, state
 from kvviz.ui.experimenter import Experimenter, State
 from kvviz.ui.player import View
 from kvviz.ui.positions_page import study
@@ -72,7 +72,7 @@ def test_a_rotary_run_has_the_rotation_first(opened):
     shown = text_of(app)
     assert "each pair of its Q and K is turned 14 times" in shown
     assert "K is stored after the rotation" in shown
-    assert shown.index("Pair 0 turns by 1 radian") > 0
+    assert "In the picture above: pair 0 turns by 1 radian" in shown
     assert not app.exception and [e.value for e in app.error] == []
 
 
@@ -113,7 +113,14 @@ def test_buttons_choose_pair_and_offset(opened):
     assert app.session_state.positions_pair == 0
     assert app.slider(key="positions_pair").value == 0
     app.select_slider(key="positions_offset").set_value(2).run()
-    assert "from new token 1 on the text is another one" in text_of(app)
+    shown = text_of(app)
+    assert "from new token 1 on the text is another one" in shown
+    assert "would take 4, a position that is in use already: the logits are off by 4.25" in shown
+    assert "Further down, at the rotation: pair 0 turns" in shown
+
+
+def test_what_is_read_aloud_has_no_fences():
+    assert experiment.spoken("K of ` ·and ` and ``` a``b ``` at 3") == "K of ·and and a``b at 3"
 
 
 def test_a_link_s_own_settings_are_read():

@@ -219,7 +219,7 @@ def _picked(run: Run, here: View, query: int | None, values: dict) -> None:
             answer="",
             how=t(NAME, f"stage_{name}_how", **values),
             table=stages.stage_table(*place, name, words=words),
-            alt=t(NAME, "stage_alt", stage=words[name], **values),
+            alt=experiment.spoken(t(NAME, "stage_alt", stage=words[name], **values)),
         )
         return
     charts.chart(
@@ -228,7 +228,7 @@ def _picked(run: Run, here: View, query: int | None, values: dict) -> None:
         answer="",
         how=t(NAME, "row_how", **values),
         table=stages.row_stages_table(*place, query, words=words),
-        alt=t(NAME, "row_alt", **values),
+        alt=experiment.spoken(t(NAME, "row_alt", **values)),
     )
 
 

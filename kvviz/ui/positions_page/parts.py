@@ -184,9 +184,11 @@ def tries(run: Run, here: View) -> None:
     """A fast pair, a slow one, and the long experiment."""
     slow = (run.model.head_dim if run.model.positions == "rotary" else 32) // 2 - 1
     far = experiment.experimenter("lengths", go_far)
+    above = run.model.positions == "rotary"
+    where = {"where": t(NAME, "where_above" if above else "where_below")}
     each = [
-        experiment.Try("fast", lambda: _set(positions_pair=0, positions_key=1)),
-        experiment.Try("slow", lambda: _set(positions_pair=slow, positions_key=1)),
+        experiment.Try("fast", lambda: _set(positions_pair=0, positions_key=1), where),
+        experiment.Try("slow", lambda: _set(positions_pair=slow, positions_key=1), where),
         experiment.Try("wrong", lambda: _set(positions_offset=OFFSETS[-1])),
         experiment.Try("far", lambda: far.start(length_wish()), off=far.state().busy),
     ]
