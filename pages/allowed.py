@@ -59,14 +59,14 @@ def hero(now: State) -> object:
         return None
     values = told(result)
     experiment.answer(NAME, f"answer_{'on' if masked() else 'off'}_{values['case']}", **values)
-    picture, side = st.columns([3.6, 1.2])
+    picture, side = st.columns([3.5, 1.3])
     with picture:
         experiment.chart(
             NAME, "map", figures.change_map, figures.change_map_table, result, values=values, answer="", masked=masked()
         )
     with side:
         rows = [(t(NAME, f"counter_{name}"), values[f"{name}_on"], values[f"{name}_off"]) for name in figures.COUNTED]
-        experiment.counters(NAME, ("", t(NAME, "causal_on"), t(NAME, "causal_off")), rows)
+        experiment.counters(NAME, (t(NAME, "causal_label"), t(NAME, "causal_on"), t(NAME, "causal_off")), rows)
         st.caption(t(NAME, "counted", **values))
         return st.container()
 

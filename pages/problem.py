@@ -48,7 +48,7 @@ def hero(now: State) -> object:
     run = state.current_run()
     whole = found(now, run) or of_run(run, NEW)
     line = st.container()
-    picture, side = st.columns([3.3, 1.3])
+    picture, side = st.columns([3.2, 1.4])
     with side:
         shown = whole if now.busy else whole.upto(passes(whole))
         values = figures.growth_values(shown) | {"device": shell.plain(shown.machine.device_name)}

@@ -131,6 +131,8 @@ def checks(
 ) -> tuple[Check, ...]:
     """What the two prefills and the two cached runs assert; `differs` is (T,) bool, where the prompts do.
 
+    Those about cells are left out where there are no such cells.
+
     "before"    the largest |ΔK|, |ΔV| before the first edited position, in any layer: exactly 0
     "layer0"    positions at which layer 0 changed although the token is the same: none
     "after"     layers 1 and on: how many of the cells that can change did, from the edited position on; all of them
@@ -146,17 +148,21 @@ def checks(
     strayed = int((both[0][~differs] > 0).sum())
     can, can_opened = (reach(facts, differs, masked=m) for m in (True, False))
     worst, wrong_worst = float(run.dlogit.max()), float(wrong.dlogit.max())
-    return (
-        Check("before", "holds" if before == 0.0 else "fails", before, 0.0),
+    found = [
+        Check("before", "holds" if before == 0.0 else "fails", before, 0.0) if at else None,
         Check("layer0", "holds" if strayed == 0 and (both[0][differs] > 0).all() else "fails", strayed, 0.0),
         _all("after", either[1:][can[1:]]),
         _all("unmasked", opened[1:, :at][can_opened[1:, :at]]),
         Check("cached", "holds" if worst <= tolerance else "fails", worst, tolerance),
         Check("cached_unmasked", "holds" if wrong_worst > tolerance else "fails", wrong_worst, tolerance),
-    )
+    ]
+    return tuple(check for check in found if check is not None)
 
 
-def _all(name: str, cells: np.ndarray) -> Check:
-    """That every cell changed. A change may be too small for the number format: then it is called rounding."""
+def _all(name: str, cells: np.ndarray) -> Check | None:
+    """That every cell changed; None where there is none. A change may be too small for the number format: then it is
+    called rounding."""
+    if not cells.size:
+        return None
     changed = int((cells > 0).sum())
     return Check(name, "holds" if changed == cells.size else "rounding" if changed else "fails", changed, cells.size)

@@ -13,6 +13,7 @@ from kvviz.figures.palette import Palette, palette
 from kvviz.records.growth import Growth
 from kvviz.records.tokens import label
 from kvviz.theory import work
+from kvviz.theory.memory import human
 
 LINED = 40  # positions up to which cells are told apart by lines
 NAMED = 30  # positions up to which each has its token below it
@@ -285,6 +286,8 @@ def growth_values(growth: Growth) -> dict[str, object]:
         values[f"{name}_without"] = text.count(int(getattr(without, name).sum()))
         values[f"{name}_kept"] = text.count(int(getattr(kept, name).sum()))
     for side, lane in (("without", without), ("kept", kept)):
+        written = int(lane.written.sum())
+        values[f"written_{side}"] = text.count(written) if written < 10**7 else human(written)  # what the card holds
         done = work.flops(
             int(lane.rows.sum()),
             int(lane.scores.sum()),

@@ -13,6 +13,7 @@ from kvviz.engine.passes import free_pass
 from kvviz.figures import permission as figures
 from kvviz.models.catalog import BUILTIN
 from tests.unit.conftest import refused
+from tests.unit.families import FAMILIES, write
 from tests.unit.numpy_models import gpt2, llama
 
 TALE = "Dorothy and the Tin Woodman"  # nine: D or othy ·and ·the ·T in ·Wood man
@@ -196,3 +197,40 @@ def test_long_prompts_are_drawn_without_signs(story_gpt2):
     assert drawn.data[0].fillpattern.shape == "."
     assert not any(t.mode == "text" for t in drawn.data if t.type == "scatter")
     assert 20 in drawn.layout.xaxis2.tickvals
+
+
+def test_what_has_no_cells_is_not_claimed(story_gpt2):
+    names = [c.name for c in compare(story_gpt2, 0).checks]
+    assert names == ["layer0", "after", "cached", "cached_unmasked"]
+
+
+@pytest.mark.parametrize("name", ["mistral", "gemma3", "qwen2"])
+def test_in_layers_with_windows_the_change_travels_as_far_as_they_see(name, tmp_path):
+    """20 tokens through windows of 8: cells out of reach are exactly 0 as well."""
+    from kvviz.engine import breaks, growth, load
+    from kvviz.models import catalog
+
+    family = FAMILIES[name]
+    folder = write(tmp_path / name, family.config_class, family.config)
+    model = load(catalog.name_owner_folder(folder, default=False), device="cpu")
+    (found,) = permission.compare(model, (TALE + " and ") * 2, 4, " or")
+    reach = permission.reach(model.facts, found.ids != found.edited, masked=True)
+    for change in (found.masked.dk, found.masked.dv):
+        assert (change[~reach] == 0.0).all()
+        assert (change[reach] > 0).all()
+    if name == "mistral":  # two layers that see 8: layer 1 reaches position 4 + 7
+        assert reach[1].nonzero()[0].tolist() == list(range(4, 12))
+    verdicts = {c.name: c.verdict for c in found.checks}
+    assert {v for n, v in verdicts.items() if n != "cached_unmasked"} == {"holds"}
+    *_, grown = growth.generate(model, TALE, 4)
+    assert {c.verdict for c in grown.checks} == {"holds"}
+    *_, broken = breaks.all_kinds(model, TALE, 3)
+    assert (broken.right.dlogit <= 1e-3).all()
+
+
+def test_zeros_are_exact_in_half_precision_too():
+    from kvviz.engine import load
+
+    found = compare(load("story-llama", device="cpu", dtype="bfloat16"))
+    assert (found.masked.dk[:, :3] == 0.0).all() and (found.masked.dv[:, :3] == 0.0).all()
+    assert {c.name: c.verdict for c in found.checks}["before"] == "holds"
