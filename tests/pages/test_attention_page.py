@@ -119,6 +119,13 @@ def test_one_query_can_be_chosen(opened):
     assert app.selectbox(key="attention_order").value == "previous"
 
 
+def test_a_link_opens_one_query_and_then_the_widgets_speak(opened):
+    app = opened("attention", step="6", attention_rows="one", attention_query="4")
+    assert "the query at position 4:" in text_of(app)
+    app.number_input(key="attention_query").set_value(2).run()
+    assert "the query at position 2:" in text_of(app)
+
+
 def test_a_link_s_own_settings_are_read():
     query = links.query("attention_rows=one&attention_query=4&attention_stage=scaled&attention_order=entropy")
     assert links.own("attention", query) == {

@@ -28,9 +28,7 @@ def hero() -> None:
     """Controls, answer, all heads and the one picked. While the run grows, it looks for new passes."""
     for name, first in (("attention_rows", "all"), ("attention_stage", "softmax")):
         st.session_state.setdefault(name, first)
-    if request.arrived():
-        asked = links.own(NAME, request.query_values())
-        st.session_state.update(asked)
+    st.session_state.update(request.own_news(NAME))
     st.session_state.kv_hero_drawn = state.current_run().key, state.learner().progress().busy
     busy = st.session_state.kv_hero_drawn[1]
     st.fragment(_hero, key="hero", run_every=POLL_SECONDS if busy else None)()

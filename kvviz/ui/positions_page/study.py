@@ -118,9 +118,7 @@ def bring_up(run: Run, here: View) -> None:
 
 def read_link() -> None:
     """This page's own settings, from a link."""
-    if request.arrived():
-        asked = links.own(NAME, request.query_values())
-        st.session_state.update({n: int(v) for n, v in asked.items()})
+    st.session_state.update({n: int(v) for n, v in request.own_news(NAME).items()})
 
 
 def values_of(run: Run, here: View) -> dict[str, object]:
