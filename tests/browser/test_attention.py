@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import combinations
 
 import pytest
 from harness import WAIT_MS, Visit
@@ -98,7 +98,9 @@ def test_the_experiments_run_by_themselves_and_nothing_is_cut(visits, language):
     expect(strip.locator("[class*=st-key-proof-holds]")).to_have_count(7, timeout=WAIT_MS)
     main = visit.page.get_by_test_id("stMain")
     assert main.evaluate("m => m.scrollWidth - m.clientWidth") <= 0
-    lines = strip.locator("p").evaluate_all(
-        "all => all.map(p => { const box = p.getBoundingClientRect(); return [box.top, box.bottom] })"
+    boxes = strip.locator("p").evaluate_all(
+        "all => all.map(p => p.getBoundingClientRect()).map(b => [b.left, b.right, b.top, b.bottom])"
     )
-    assert all(a[1] <= b[0] + 1 for a, b in pairwise(lines))  # none is written over another
+    for a, b in combinations(boxes, 2):  # none is written over another
+        beside, below = a[1] <= b[0] + 1 or b[1] <= a[0] + 1, a[3] <= b[2] + 1 or b[3] <= a[2] + 1
+        assert beside or below
