@@ -98,3 +98,10 @@ def cut_back(cache: Cache, to: int) -> None:
         if int(held.get_seq_length()) > to:
             held.keys = held.keys[:, :, :to].clone()
             held.values = held.values[:, :, :to].clone()
+
+
+def keep(cache: Cache, indices: list[int]) -> None:
+    """Of every layer only these places, in this order, in storage of just that size. What is dropped is gone."""
+    for held in cache.layers:
+        held.keys = held.keys[:, :, indices].clone()
+        held.values = held.values[:, :, indices].clone()

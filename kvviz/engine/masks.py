@@ -38,3 +38,20 @@ def by_kind(windows: Sequence[int], layers: Sequence[torch.Tensor]) -> torch.Ten
     """The masks of `by_layer` as transformers takes them: one alone, or of a model that mixes kinds one a kind."""
     kinds = {"sliding_attention" if w else "full_attention": m for w, m in zip(windows, layers, strict=True)}
     return kinds if len(kinds) > 1 else layers[0]
+
+
+def left_padded(lengths: Sequence[int], device: torch.device | str = "cpu") -> torch.Tensor:
+    """(B, 1, T, T) bool, T the longest of `lengths`: row b's text stands at its right end, padding before it.
+
+    Causal, and of that no padding: neither as a key nor as a query (such a row sees nothing, and nobody reads it).
+    """
+    T = max(lengths)
+    real = torch.arange(T, device=device)[None] >= T - torch.tensor(lengths, device=device)[:, None]  # (B, T)
+    return causal(T, T, device) & real[:, None, None, :] & real[:, None, :, None]
+
+
+def padded_positions(lengths: Sequence[int], device: torch.device | str = "cpu") -> torch.Tensor:
+    """(B, T) int64: 0, 1, … from each text's first token on (cumsum(mask) - 1); padding before it is given 0."""
+    T = max(lengths)
+    start = T - torch.tensor(lengths, device=device)[:, None]
+    return (torch.arange(T, device=device)[None] - start).clamp(min=0)

@@ -15,6 +15,7 @@ An experiment that needs a model goes through `at_hand`, which starts it, and `l
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -302,9 +303,14 @@ def chart(
         answer=t(page, said, **values) if said else "",
         how=t(page, f"{name}_how", **values),
         table=table(record, words=named, **chosen),
-        alt=t(page, f"{name}_alt", **values),
+        alt=spoken(t(page, f"{name}_alt", **values)),
         height=height,
     )
+
+
+def spoken(text: str) -> str:
+    """A sentence for those who hear the page: code spans without their fences."""
+    return re.sub(r"(`+) ?(.+?) ?\1", r"\2", text)
 
 
 def axis_words(language: str, page: str) -> dict[str, str]:
@@ -337,3 +343,10 @@ def token(run: Run, token_id: int) -> str:
     from kvviz.records.tokens import label
 
     return lessons.literal(label(run.pieces[int(token_id)]))
+
+
+def token_of(pieces: Mapping[int, bytes], token_id: int) -> str:
+    """A token's label, not yet made literal: for widgets that show text as it is."""
+    from kvviz.records.tokens import label
+
+    return label(pieces[int(token_id)])

@@ -25,6 +25,17 @@ PLACE = ("step", "layer", "head")
 # of so many characters at most.
 Field = tuple[int, int] | tuple[str, ...] | int
 OWN: Mapping[str, Mapping[str, Field]] = {
+    "attention": {
+        "attention_order": ("place", "previous", "first", "itself", "entropy", "induction"),
+        "attention_rows": ("all", "one"),
+        "attention_stage": ("scores", "scaled", "masked", "softmax", "values"),
+        "attention_query": (0, 1023),
+    },
+    "positions": {
+        "positions_pair": (0, 511),
+        "positions_key": (0, 1023),
+        "positions_offset": ("-64", "-16", "-8", "-4", "-2", "-1", "0", "1", "2", "4", "8", "16", "64"),
+    },
     "problem": {"work_P": (1, 1000), "work_N": (1, 200)},
     "allowed": {
         "edit": (0, 1023),

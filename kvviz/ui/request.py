@@ -50,3 +50,12 @@ def player_first() -> None:
     """
     if st.session_state.pop(_FIRST, False) and st.context.url:
         time.sleep(HEAD_START)
+
+
+def own_news(page: str) -> dict[str, int | str]:
+    """A page's own settings in the query, once each time they are other than before: from then on its widgets speak."""
+    asked, key = links.own(page, query_values()), f"kv_own_{page}"
+    if st.session_state.get(key, {}) == asked:
+        return {}
+    st.session_state[key] = asked
+    return asked

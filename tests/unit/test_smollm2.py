@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -145,3 +146,16 @@ def test_a_second_start_is_quick(model):
     assert done.returncode == 0, done.stderr
     print(f"load {float(done.stdout):.1f} s, with imports {time.perf_counter() - start:.1f} s")
     assert float(done.stdout) <= 10
+
+
+@pytest.mark.parametrize("layer", [0, 17])
+def test_its_rotation_is_the_formula_and_what_the_cache_holds(model, layer):
+    from kvviz.engine import positions
+    from kvviz.theory.positions import frequencies
+
+    found = positions.rotation(model, model.encode(CITY), layer)
+    assert [c.verdict for c in found.checks] == ["holds"] * 4
+    assert found.cached.shape == (3, 6, 64) and found.q.shape == (9, 6, 64)
+    np.testing.assert_allclose(found.frequencies, frequencies(64, 100_000.0), rtol=1e-5)
+    np.testing.assert_array_equal(found.cached, found.k_rotated)
+    assert found.shift.max_abs_dlogit < 1e-3

@@ -1,0 +1,238 @@
+"""The hero: controls, one sentence, all heads at a glance and the one picked, stage by stage."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+import streamlit as st
+
+from kvviz import lessons
+from kvviz.figures import stages, text
+from kvviz.records import Run
+from kvviz.records.heads import HABITS, ranking
+from kvviz.ui import charts, experiment, links, page, request, state
+from kvviz.ui.attention_page.study import NAME, scores, written
+from kvviz.ui.guard import guarded
+from kvviz.ui.heads import heads, view
+from kvviz.ui.language import current, t
+from kvviz.ui.player import View
+
+FOLLOWERS = ("hero", "below", "share")
+POLL_SECONDS = 0.5
+ROWS = ("all", "one")
+
+
+def hero() -> None:
+    """Controls, answer, all heads and the one picked. While the run grows, it looks for new passes."""
+    for name, first in (("attention_rows", "all"), ("attention_stage", "softmax")):
+        st.session_state.setdefault(name, first)
+    st.session_state.update(request.own_news(NAME))
+    st.session_state.kv_hero_drawn = state.current_run().key, state.learner().progress().busy
+    busy = st.session_state.kv_hero_drawn[1]
+    st.fragment(_hero, key="hero", run_every=POLL_SECONDS if busy else None)()
+
+
+@guarded
+def _hero() -> None:
+    run = state.current_run()
+    if (run.key, state.learner().progress().busy) != st.session_state.kv_hero_drawn:
+        st.rerun()
+    state.settle_place(run)
+    here = state.view(run)
+    query = _controls(run, here)
+    values = values_of(run, here, query)
+    experiment.answer(NAME, f"answer_{values['case']}", **values)
+    left, right = st.columns([6, 5])
+    with left:
+        _overview(run, here)
+        _card(run, here, values)
+    with right:
+        _picked(run, here, query, values)
+
+
+def _controls(run: Run, here: View) -> int | None:
+    """Step, order, rows and query, in one line. Returns the query whose row is asked for; None: all rows."""
+    step, order, rows, query = st.columns([3, 3, 2.6, 2.6], vertical_alignment="bottom")
+    last = len(run.steps) - 1
+    st.session_state.attention_step = here.step
+    step.slider(t(NAME, "control_step"), 0, max(last, 1), key="attention_step", on_change=_stepped, disabled=last == 0)
+    order.selectbox(
+        t(NAME, "control_order"),
+        ("place", *HABITS),
+        key="attention_order",
+        format_func=lambda name: t(NAME, f"order_{name}"),
+        persist_state="session",
+    )
+    rows.segmented_control(
+        t(NAME, "control_rows"),
+        ROWS,
+        key="attention_rows",
+        format_func=lambda name: t(NAME, f"rows_{name}"),
+        persist_state="session",
+    )
+    newest = run.P + here.step - 1
+    query.number_input(
+        t(NAME, "control_query"),
+        *links.OWN[NAME]["attention_query"],
+        None,
+        placeholder=t(NAME, "control_query_unset", newest=newest),
+        key="attention_query",
+        disabled=st.session_state.get("attention_rows") != "one",
+        persist_state="session",
+    )
+    return asking(run, here)
+
+
+def asking(run: Run, here: View) -> int | None:
+    """The query whose row is asked for: the newest unless another is chosen; None for all rows."""
+    newest = run.P + here.step - 1
+    chosen = st.session_state.get("attention_query")
+    one = st.session_state.get("attention_rows") == "one"
+    return min(newest, newest if chosen is None else int(chosen)) if one else None
+
+
+def _stepped() -> None:
+    here = state.view(state.current_run())
+    go(st.session_state.attention_step, here.layer, here.head)
+
+
+def go(step: int, layer: int, head: int) -> None:
+    """The learner went there, on this page; whatever follows the place is drawn anew."""
+    here = state.view(state.current_run())
+    moved = dataclasses.replace(here, step=step, layer=layer, head=head, substep=None)
+    if state.told(moved) and not request.whole_page():
+        st.rerun(list(FOLLOWERS))
+
+
+def _overview(run: Run, here: View) -> None:
+    measured = scores(run, here.step)
+    order = st.session_state.get("attention_order") or "place"
+    m = run.model
+
+    def note(layer: int, head: int) -> str:
+        lines_ = [t(NAME, "tip_head", layer=layer, head=head)]
+        lines_ += [f"{t(NAME, f'habit_{n}')}: {written(n, v[layer, head])}" for n, v in measured.items()]
+        return "\n".join(lines_)
+
+    ranked = order != "place"
+    asked = _asked(here)
+    data = view.view(
+        run,
+        here.step,
+        asked.layer,
+        asked.head,
+        _tiles(run, here.step),
+        order=ranking(measured[order], lowest=order == "entropy") if ranked else None,
+        notes=[[note(layer, head) for head in range(m.heads)] for layer in range(m.layers)],
+        marks=[[_mark(order, layer, head, measured[order]) for head in range(m.heads)] for layer in range(m.layers)]
+        if ranked
+        else None,
+        words={
+            "keys": t(NAME, "keys"),
+            "ranked": t(NAME, f"order_{order}"),
+            "alt": t(NAME, "heads_alt", heads=m.layers * m.heads, L=m.layers, H=m.heads, T=run.P + here.step),
+        },
+        key=f"{asked.times}",
+    )
+    heads(data, key="heads", on_pick=_clicked)
+
+
+def _card(run: Run, here: View, values: dict) -> None:
+    """What is known of the head in view, and the shapes of this step."""
+    habits, shapes = st.columns(2)
+    measured = scores(run, here.step)
+    with habits:
+        rows = [(t(NAME, f"habit_{n}"), written(n, v[here.layer, here.head])) for n, v in measured.items()]
+        experiment.facts("head", rows, t(NAME, "tip_head", layer=here.layer, head=here.head))
+    with shapes:
+        named = ("q_shape", "kv_shape", "weights_shape", "scale", "seen")
+        experiment.facts(
+            "shapes", [(t(NAME, f"fact_{n}"), str(values[n])) for n in named], t(NAME, "facts_title", step=here.step)
+        )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Where Python last sent the overview; `own` is where the browser has gone from there by itself."""
+
+    layer: int
+    head: int
+    times: int
+    own: tuple[int, int]
+
+
+def _asked(here: View) -> Asked:
+    """A place that the browser chose by itself is not sent back: what it gets stays the same, and need not travel."""
+    held: Asked | None = st.session_state.get("kv_heads_asked")
+    place = (here.layer, here.head)
+    if held is None or request.whole_page() or held.own != place:
+        held = Asked(*place, (held.times if held else 0) + 1, place)
+        st.session_state.kv_heads_asked = held
+    return held
+
+
+def _clicked(step: int, layer: int, head: int) -> None:
+    held: Asked | None = st.session_state.get("kv_heads_asked")
+    if held is not None:
+        st.session_state.kv_heads_asked = dataclasses.replace(held, own=(layer, head))
+    go(step, layer, head)
+
+
+def _tiles(run: Run, step: int) -> bytes:
+    """The picture of this step, kept until another is asked for."""
+    key = (run.key, run.source, step)
+    if st.session_state.get("kv_heads_tiles", (None,))[0] != key:
+        st.session_state.kv_heads_tiles = key, view.tiles(run, step).tobytes()
+    return st.session_state.kv_heads_tiles[1]
+
+
+def _mark(order: str, layer: int, head: int, values: np.ndarray) -> str:
+    value = values[layer, head]
+    short = "–" if np.isnan(value) else f"{value:.1f}" if order == "entropy" else f"{100 * value:.0f}%"
+    return f"{layer}.{head} {short}"
+
+
+def _picked(run: Run, here: View, query: int | None, values: dict) -> None:
+    st.markdown(t(NAME, "picked" if query is None else "picked_row", **values))
+    place = (run, here.step, here.layer, here.head)
+    words = experiment.axis_words(current(), NAME)
+    if query is None:
+        name = (
+            st.segmented_control(
+                t(NAME, "control_stage"),
+                stages.STAGES,
+                key="attention_stage",
+                format_func=lambda name: t(NAME, f"axis_{name}"),
+                persist_state="session",
+                label_visibility="collapsed",
+                width="stretch",
+            )
+            or "softmax"
+        )
+        charts.chart(
+            stages.stage(*place, name, words=words, dark=False),
+            key="attention-stage",
+            answer="",
+            how=t(NAME, f"stage_{name}_how", **values),
+            table=stages.stage_table(*place, name, words=words),
+            alt=experiment.spoken(t(NAME, "stage_alt", stage=words[name], **values)),
+        )
+        return
+    charts.chart(
+        stages.row_stages(*place, query, words=words, dark=False),
+        key="attention-row",
+        answer="",
+        how=t(NAME, "row_how", **values),
+        table=stages.row_stages_table(*place, query, words=words),
+        alt=experiment.spoken(t(NAME, "row_alt", **values)),
+    )
+
+
+def values_of(run: Run, here: View, query: int | None = None) -> dict[str, object]:
+    """What sentences of this page may name: of the step as elsewhere, and of the head and the query in view."""
+    found = stages.stage_values(run, here.step, here.layer, here.head, query)
+    quoted = {k: lessons.literal(str(v)) if k.endswith("token") else v for k, v in found.items()}
+    m = run.model
+    return page.facts(run, here) | quoted | {"heads": m.layers * m.heads, "square": text.count(run.P * run.P)}

@@ -1,0 +1,29 @@
+"""All heads at a glance, as a Streamlit component: a click or a key picks one. `view.py` says what it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+_HERE = Path(__file__).parent
+
+
+@cache
+def _component() -> Any:
+    js, css = ((_HERE / f"heads.{kind}").read_text(encoding="utf-8") for kind in ("js", "css"))
+    return st.components.v2.component("kvviz_heads", js=js, css=css, isolate_styles=False)
+
+
+def heads(data: bytes, *, key: str, on_pick: Callable[[int, int, int], None]) -> None:
+    """Draws what `view.view` made. `on_pick(step, layer, head)` hears where the learner has gone; before a rerun."""
+
+    def heard() -> None:
+        said = st.session_state[key].get("at")
+        if isinstance(said, dict) and all(type(said.get(n)) is int for n in ("step", "layer", "head")):
+            on_pick(said["step"], said["layer"], said["head"])
+
+    _component()(key=key, data=data, on_at_change=heard)

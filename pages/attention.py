@@ -1,0 +1,25 @@
+"""All heads at a glance and one of them stage by stage; what was measured of them; and the masks programs use."""
+
+import streamlit as st
+
+from kvviz.records import Run
+from kvviz.ui import attention_page as attention
+from kvviz.ui import page, shell, state
+from kvviz.ui.player import View
+
+
+def below(run: Run, view: View) -> None:
+    attention.drawn_lines(run, view)
+    attention.found_heads(run, view)
+    page.code("decode" if view.step else "prefill", run, view)
+    page.questions("attention", run, view)
+
+
+shell.heading("attention")
+run = state.current_run()
+attention.hero()
+attention.tries(run)
+attention.proofs(run)
+attention.gallery(run)
+st.fragment(page.follow, key="below")("attention", below)
+page.onward("attention")

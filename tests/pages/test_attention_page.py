@@ -1,0 +1,167 @@
+"""Attention and masks as Streamlit runs it: its numbers, its answers, its links, with and without a model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from factories import PLAYER_CASES, make_run
+from paper_masks import a_gallery
+from reading import components, outside_code, text_of
+
+from kvviz import lessons
+from kvviz.records import Check
+from kvviz.records.heads import Induction
+from kvviz.ui import attention_page, links, state
+from kvviz.ui.attention_page import study
+from kvviz.ui.experimenter import Experimenter, State
+from kvviz.ui.player import View
+
+pytestmark = pytest.mark.usefixtures("no_models")
+
+
+def measured(run, *, future: float = 0.0) -> dict:
+    """The session's experiments as they stand once both are over."""
+    m = run.model
+    score = np.full((m.layers, m.heads), 0.01)
+    score[-1, -1] = 0.138
+    checks = (
+        Check("rows", "holds", 1e-7, 1e-4),
+        Check("future", "holds" if future == 0 else "fails", future, 0.0),
+        Check("kernel", "holds", 1e-6, 1e-4),
+    )
+    found = {
+        "heads": (study.measure_heads, study.wishes(run)[0], (Induction(m.name, score, 0.03, 24, 8, 0), checks)),
+        "masks": (study.make_masks, study.wishes(run)[1], a_gallery()),
+    }
+    held = {}
+    for name, (work, wish, what) in found.items():
+        held[name] = Experimenter(work)
+        held[name]._state = State("over", wish, what, wish, True)
+    return {"kv_experiments": held}
+
+
+def check(app, language: str) -> None:
+    """What must be there of the run that ships, at step 6: layer 3, head 2 looks back at the first `·and`."""
+    assert not app.exception
+    assert [e.value for e in app.error] == []
+    assert [t.value for t in app.title] == [lessons.text(language, "attention", "title")]
+    shown = text_of(app)
+    assert "65.2 %" in shown and "(1, 8, 1, 15)" in shown
+    assert components(app).count("kvviz_heads") == 1
+    assert components(app).count("kvviz_chart") == 5  # the stage, three groups of masks, lines
+    assert "{" not in outside_code(shown), "a placeholder was left unfilled"
+
+
+@pytest.mark.parametrize("language", lessons.LANGUAGES)
+def test_the_page_shows_its_numbers(opened, language):
+    check(opened("attention", measured(state.bundled_run()), lang=language, step="6"), language)
+
+
+@pytest.mark.parametrize("part", ["hero", "gallery"])
+def test_without_its_body_that_test_fails(opened, monkeypatch, part):
+    monkeypatch.setattr(attention_page, part, lambda *_: None)
+    with pytest.raises(AssertionError):
+        check(opened("attention", measured(state.bundled_run()), step="6"), "en")
+
+
+def test_the_strongest_heads_are_named_or_denied(opened):
+    shown = text_of(opened("attention", measured(state.bundled_run()), step="6"))
+    # Of 15 tokens, layer 2 head 2 gives the previous one most; nobody gives itself more than 40 %.
+    assert "**Previous token**: layer 2, head 2 gives it 53.2 %" in shown
+    assert "**Itself**: none above 40 %" in shown
+    assert "**Induction**: none above 40 %" in shown and "layer 5, head 7: 13.8 %" in shown
+
+
+def test_what_a_first_time_reader_asks_is_answered(opened):
+    app = opened("attention", step="6")
+    asked = [e.label for e in app.expander]
+    assert "What does the mask look like with a cache?" in asked
+    assert "Does prefill use the cache?" in asked
+    shown = text_of(app)
+    assert "(1, 8, 1, 15) with batch and heads in front" in shown
+
+
+def test_the_proofs_are_those_of_both_experiments(opened):
+    shown = text_of(opened("attention", measured(state.bundled_run()), step="6"))
+    assert shown.count("holds") >= 7
+    assert "max |Δlogit| 2e-5" in shown
+    assert "fails" not in shown
+
+
+def test_a_mask_that_is_missing_is_said_first(opened):
+    app = opened("attention", measured(state.bundled_run(), future=0.25), step="6")
+    shown = text_of(app)
+    assert "got a weight of 0.25: the mask is missing" in shown
+    assert shown.index("✗ fails") < shown.index("✓ holds")
+
+
+def test_without_a_model_the_run_is_still_there(opened):
+    app = opened("attention", step="6")
+    shown = text_of(app)
+    assert "65.2 %" in shown
+    assert "not measured yet" in shown
+    assert components(app).count("kvviz_chart") == 2
+
+
+@pytest.mark.parametrize("case", ["one", "shared", "window", "thousand", "markup"])
+def test_other_runs_can_be_looked_at(opened, case):
+    run = make_run(**PLAYER_CASES[case])
+    app = opened("attention", {"kv_opened": run} | measured(run))
+    assert not app.exception and [e.value for e in app.error] == []
+    assert "{" not in outside_code(text_of(app)).replace("`{token}`", "")
+
+
+def test_one_query_can_be_chosen(opened):
+    chosen = {"attention_rows": "one", "attention_query": 4, "attention_order": "previous"}
+    app = opened("attention", chosen, step="6")
+    shown = text_of(app)
+    assert "the query at position 4: ` ·the `" in shown
+    assert app.selectbox(key="attention_order").value == "previous"
+
+
+def test_a_link_opens_one_query_and_then_the_widgets_speak(opened):
+    app = opened("attention", step="6", attention_rows="one", attention_query="4")
+    assert "the query at position 4:" in text_of(app)
+    app.number_input(key="attention_query").set_value(2).run()
+    assert "the query at position 2:" in text_of(app)
+
+
+def test_a_link_s_own_settings_are_read():
+    query = links.query("attention_rows=one&attention_query=4&attention_stage=scaled&attention_order=entropy")
+    assert links.own("attention", query) == {
+        "attention_rows": "one", "attention_query": 4, "attention_stage": "scaled", "attention_order": "entropy"
+    }  # fmt: skip
+
+
+def test_a_setting_that_can_not_be_is_left_out_with_a_note(opened):
+    app = opened("attention", attention_stage="<b>", attention_query="-3")
+    said = " ".join(i.value for i in app.info)
+    assert "attention_stage" in said and "attention_query" in said
+    assert not app.exception
+
+
+def test_the_step_and_a_try_move_the_shared_place(opened):
+    app = opened("attention", step="6")
+    app.slider(key="attention_step").set_value(9).run()
+    assert app.session_state.kv_view.step == 9
+    app.button(key="try-attention-previous").click().run()
+    here: View = app.session_state.kv_view
+    assert (here.step, here.layer, here.head) == (9, 2, 2)
+
+
+def test_a_pick_in_the_browser_moves_the_shared_place_once(opened, monkeypatch):
+    """The place that the browser chose is not sent back to it: the picture need not travel again."""
+    from kvviz.ui.attention_page import top
+
+    app = opened("attention", step="6")
+    before = app.session_state.kv_heads_asked
+    assert (before.layer, before.head) == (3, 2)
+    monkeypatch.setattr(top.st, "session_state", app.session_state)
+    monkeypatch.setattr(top.request, "whole_page", lambda: False)
+    reruns = []
+    monkeypatch.setattr(top.st, "rerun", reruns.append)
+    top._clicked(6, 5, 7)
+    assert reruns == [["hero", "below", "share"]]
+    assert app.session_state.kv_view.layer == 5
+    held = top._asked(app.session_state.kv_view)
+    assert (held.times, held.layer, held.head, held.own) == (before.times, 3, 2, (5, 7))
