@@ -3,7 +3,7 @@
 import streamlit as st
 
 from kvviz.records import Run
-from kvviz.ui import experiment, page, shell, walk
+from kvviz.ui import experiment, page, request, shell, walk
 from kvviz.ui.language import t
 from kvviz.ui.player import View
 
@@ -26,6 +26,7 @@ def below(run: Run, view: View) -> None:
 
 shell.heading(NAME)
 walk.stage()
+request.player_first()
 experiment.tries(
     NAME,
     [

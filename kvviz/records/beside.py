@@ -53,12 +53,11 @@ def beside(run: Run, step: int, layer: int, head: int, walk: Walk) -> dict[str, 
     span = f"{int(record.positions[0])}" if Tq == 1 else f"{int(record.positions[0])} … {int(record.positions[-1])}"
     hidden = Row("hidden_states", shape(1, Tq, W))
     stored = f"{walk.argument}.get_seq_length()"
-    held = Row(stored, f"{before}")
     q = Row("query_states", shape(1, m.heads, Tq, m.head_dim), "q")
     k_new = Row("key_states", shape(1, m.kv_heads, Tq, m.head_dim), "k")
     v_new = Row("value_states", shape(1, m.kv_heads, Tq, m.head_dim), "v")
-    k_all, v_all = shape(1, m.kv_heads, T, m.head_dim), shape(1, m.kv_heads, T, m.head_dim)
-    k_old = shape(1, m.kv_heads, before, m.head_dim) if before else shape(0)
+    all_rows = shape(1, m.kv_heads, T, m.head_dim)
+    old_rows = shape(1, m.kv_heads, before, m.head_dim) if before else shape(0)
     where = f"[0, {kv}, -1]"
     last_k = Row(f"key_states{where}", digits(record.k[layer, kv, -1]), "k")
     last_v = Row(f"value_states{where}", digits(record.v[layer, kv, -1]), "v")
@@ -70,83 +69,101 @@ def beside(run: Run, step: int, layer: int, head: int, walk: Walk) -> dict[str, 
         for i, p in zip(record.top_ids[:3], record.top_probs[:3], strict=False)
     ]
     chosen = f"{record.chosen} {label(run.pieces[record.chosen])}"
+    llama = m.positions == "rotary"
+    layers = f"{m.layers}"
+    index = "decoder_layer.self_attn.layer_idx" if llama else "i"
+    carried = f'model_kwargs["{walk.argument}"].get_seq_length()'
+    split = shape(1, m.heads, Tq, m.head_dim)
+    half = f"{record.kv_bytes // (2 * m.layers):,} bytes"
     table: dict[str, tuple[Row, ...]] = {
         "cut": (
             Row("input_ids", shape(1, T)),
             Row('model_kwargs["use_cache"]', "True"),
-            Row("next_sequence_length", "1", "new"),
+            Row("next_sequence_length =", "1", "new"),
             Row("input_ids[:, -1:]", fed),
         ),
-        "loop": (
-            Row("input_ids", shape(1, Tq), "new") if step else Row("input_ids", shape(1, T)),
-            Row("position_ids", span),
-            held,
-        ),
-        "feed": (Row("input_ids", shape(1, Tq), "new"), Row("input_ids[0]", fed), Row("position_ids", span)),
-        "model": (Row("input_ids", shape(1, Tq), "new"), Row("input_ids[0]", fed), held),
-        "embed": (Row("input_ids[0]", fed), Row("inputs_embeds", shape(1, Tq, W), "new")),
-        "position": _position(run, Tq, span),
-        "mask": (
-            Row("causal_mask", shape(1, 1, Tq, T), "new"),
-            Row("causal_mask[0, 0, -1].sum()", f"{m.visible(layer, T - 1)}"),
-        ),
-        "layers": (
-            Row("self.layers" if m.positions == "rotary" else "self.h", f"{m.layers}"),
-            Row("i", f"{layer}"),
-            hidden,
-        ),
-        "block": (hidden, Row("layer_idx", f"{layer}"), Row("attn_output", shape(1, Tq, W), "new")),
-        "qkv": (hidden, q, k_new, v_new, last_v)
-        if m.positions == "rotary"
+        "loop": (Row("input_ids", shape(1, T)), Row(carried, f"{before}"))
+        if step == 0
         else (
-            Row("query_states", shape(1, Tq, W), "q"),
-            Row("key_states", shape(1, Tq, W), "k"),
-            Row("value_states", shape(1, Tq, W), "v"),
-            Row(".view(…).transpose(1, 2)", shape(1, m.heads, Tq, m.head_dim)),
-            *(last_q, last_k, last_v),
+            Row("input_ids", shape(1, T)),
+            Row('model_inputs["input_ids"]', shape(1, Tq)),
+            Row('model_inputs["position_ids"]', span),
+            Row(carried, f"{before}"),
         ),
-        "rotate": (Row("position_ids", span), q, k_new, last_q, last_k),
-        "update": (k_new, Row("key_states =", k_all, "k"), v_new, Row("value_states =", v_all, "v")),
-        "cache": (Row("layer_idx", f"{layer}"), Row("len(self.layers)", f"{m.layers}"), k_new, v_new),
+        "feed": (
+            Row("input_ids", shape(1, Tq)),
+            Row("input_ids[0]", fed),
+            Row('model_inputs["position_ids"]', span),
+        ),
+        "model": (Row("input_ids", shape(1, Tq)), Row("input_ids[0]", fed), Row(stored, f"{before}")),
+        "embed": (Row("input_ids[0]", fed), Row("inputs_embeds =", shape(1, Tq, W), "new")),
+        "position": (
+            Row("position_ids", span),
+            Row("position_embeddings[0] =", shape(1, Tq, m.head_dim), "new")
+            if llama
+            else Row("position_embeds =", shape(1, Tq, W), "new"),
+        ),
+        "mask": (
+            Row("causal_mask =", shape(1, 1, Tq, T), "new"),
+            Row("causal_mask[0, 0, -1].sum() =", f"{m.visible(layer, T - 1)}"),
+        ),
+        "layers": (Row("self.layers" if llama else "self.h", layers), Row(index, f"{layer}"), hidden),
+        "block": (
+            hidden,
+            Row("self.self_attn.layer_idx" if llama else "self.attn.layer_idx", f"{layer}"),
+            Row("hidden_states =" if llama else "attn_output =", shape(1, Tq, W), "new"),
+        ),
+        "qkv": (hidden, Row("query_states", split, "q"), Row("key_states =", k_new.text, "k"))
+        if llama
+        else (
+            hidden,
+            Row("query_states =", shape(1, Tq, W), "q"),
+            Row("key_states =", shape(1, Tq, W), "k"),
+            Row("value_states =", shape(1, Tq, W), "v"),
+            Row("….view(…).transpose(1, 2)", split),
+        ),
+        "rotate": (
+            Row("cos", shape(1, Tq, m.head_dim)),
+            q,
+            k_new,
+            Row(f"{last_q.name} =", last_q.text, "q"),
+            Row(f"{last_k.name} =", last_k.text, "k"),
+        ),
+        "update": (
+            *(k_new, v_new, last_k, last_v),
+            Row("key_states =", all_rows, "k"),
+            Row("value_states =", all_rows, "v"),
+        ),
+        "cache": (Row("layer_idx", f"{layer}"), Row("self.layers[layer_idx]", "DynamicLayer"), k_new, v_new),
         "append_k": (
-            Row("self.keys", k_old, "k"),
+            Row("self.keys", old_rows, "k"),
             k_new,
             last_k,
-            Row("self.keys =", k_all, "k"),
-            Row("self.keys.nbytes", f"{record.kv_bytes // (2 * m.layers):,} bytes"),
+            Row("self.keys =", all_rows, "k"),
+            Row("self.keys.nbytes =", half),
         ),
         "append_v": (
-            Row("self.values", k_old, "v"),
+            Row("self.values", old_rows, "v"),
             v_new,
             last_v,
-            Row("self.values =", v_all, "v"),
-            Row("self.values.nbytes", f"{record.kv_bytes // (2 * m.layers):,} bytes"),
+            Row("self.values =", all_rows, "v"),
+            Row("self.values.nbytes =", half),
         ),
-        "hand_back": (Row("self.keys", k_all, "k"), Row("self.values", v_all, "v")),
+        "hand_back": (Row("self.keys", all_rows, "k"), Row("self.values", all_rows, "v")),
         "attend": (
             q,
-            Row("key_states", k_all, "k"),
-            Row("value_states", v_all, "v"),
-            Row("softmax", shape(1, m.heads, Tq, T)),
-            Row(f"softmax[0, {head}, -1]", digits(row)),
-            Row(f"softmax[0, {head}, -1, {most}]", f"{row[most]:.3f}  {label(run.pieces[int(run.ids[most])])}"),
-            Row("attn_output", shape(1, Tq, m.heads, m.head_dim), "new"),
+            last_q,
+            Row("key_states", all_rows, "k"),
+            Row("value_states", all_rows, "v"),
+            Row("softmax(…)", shape(1, m.heads, Tq, T)),
+            Row(f"…[0, {head}, -1]", digits(row)),
+            Row(f"…[0, {head}, -1, {most}]", f"{row[most]:.3f}  {label(run.pieces[int(run.ids[most])])}"),
+            Row("attn_output =", shape(1, Tq, m.heads, m.head_dim), "new"),
         ),
-        "residual": (hidden,),
-        "back": (
-            Row("last_hidden_state", shape(1, Tq, W)),
-            Row(stored, f"{T}", "new"),
-            Row("K, V", f"{record.kv_bytes:,} bytes"),
-        ),
-        "logits": (Row("logits", shape(1, 1, m.vocab_size), "new"), Row("softmax(logits)", ", ".join(candidates))),
-        "choose": (Row("next_tokens", chosen, "new"), Row("p", f"{record.chosen_prob:.3f}")),
+        "residual": (Row("residual", shape(1, Tq, W)), Row("hidden_states =", shape(1, Tq, W), "new")),
+        "back": (hidden, Row(stored, f"{T}"), Row("K, V", f"{record.kv_bytes:,} bytes")),
+        "logits": (Row("logits =", shape(1, 1, m.vocab_size), "new"), Row("softmax(logits)", ", ".join(candidates))),
+        "choose": (Row("next_tokens =", chosen, "new"), Row("softmax(logits)[…]", f"{record.chosen_prob:.3f}")),
         "lengthen": (Row("input_ids", shape(1, T)), Row("input_ids =", shape(1, T + 1), "new")),
     }
     return {s.name: table[s.name] for s in walk.stations}
-
-
-def _position(run: Run, Tq: int, span: str) -> tuple[Row, ...]:
-    m = run.model
-    if m.positions == "rotary":
-        return Row("position_ids", span), Row("cos, sin", shape(1, Tq, m.head_dim), "new")
-    return Row("position_ids", span), Row("position_embeds", shape(1, Tq, m.width), "new")

@@ -117,7 +117,9 @@ def _data(run: Run, view: View, way: Walk, named: Mapping[str, object]) -> dict[
     rows = beside(run, view.step, view.layer, view.head, way)
     names = [s.name for s in way.stations]
     asked = st.session_state.get("station")
-    words = {n: t(NAME, f"word_{n}", **named) for n in ("label", "back", "on", "line", "pass", "keys", "folded")}
+    words = {
+        n: t(NAME, f"word_{n}", **named) for n in ("label", "back", "on", "line", "pass", "keys", "folded", "version")
+    }
     return {
         "move": _identity(run),
         "words": words,

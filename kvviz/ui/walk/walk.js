@@ -170,7 +170,7 @@ class Walk {
   drawCode(station) {
     const { listings, words } = this.data;
     const listing = listings[station.listing];
-    this.where.replaceChildren(make("b", "", listing.name), make("span", "", ` ${listing.file}`));
+    this.where.replaceChildren(make("b", "", listing.name), make("span", "", ` ${listing.file}, ${words.version}`));
     const rows = [];
     let lit = null;
     listing.lines.forEach((text, i) => {
@@ -178,12 +178,14 @@ class Walk {
       if (listing.prose && number >= listing.prose[0] && number <= listing.prose[1]) {
         if (number > listing.prose[0]) return;
         const fold = make("div", "kvw-line kvw-fold");
-        fold.append(make("i", "", ""), make("span", "", `    ${words.folded.replace("#", listing.prose[1] - number + 1)}`));
+        fold.append(make("i", "", ""), make("span", "", words.folded.replace("#", listing.prose[1] - number + 1)));
         rows.push(fold);
         return;
       }
       const row = make("div", "kvw-line");
-      row.append(make("i", "", String(number)), make("span", "", text));
+      const code = make("span", "", text.trimStart());
+      code.style.setProperty("--indent", text.length - text.trimStart().length);
+      row.append(make("i", "", String(number)), code);
       if (number >= station.lit[0] && number <= station.lit[1]) {
         row.dataset.lit = "";
         lit ||= row;
@@ -193,7 +195,7 @@ class Walk {
     this.code.replaceChildren(...rows);
     if (!lit) return;
     lit.setAttribute("aria-current", "true");
-    this.code.scrollTop = lit.offsetTop - this.code.clientHeight * 0.38;
+    this.code.scrollTop = lit.offsetTop - this.code.clientHeight * 0.35;
   }
 
   drawSide(station) {
@@ -202,9 +204,9 @@ class Walk {
     for (const [text, kind] of station.says) says.append(kind ? make("code", kind, text) : text);
     const table = make("dl", "");
     for (const [name, text, kind] of station.rows) {
-      const term = make("dt", kind, name);
-      const value = make("dd", kind, text);
-      table.append(term, value);
+      const row = make("div", "");
+      row.append(make("dt", kind, name), make("dd", kind, text));
+      table.append(row);
     }
     this.side.replaceChildren(title, says, table);
   }
