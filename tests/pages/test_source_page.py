@@ -25,9 +25,18 @@ def data_of(app: AppTest) -> dict:
     return json.loads(found.json)
 
 
+def way_of(data: dict) -> dict:
+    return data["walks"]["decode" if data["place"]["step"] else "prefill"]
+
+
+def said_at(data: dict) -> list[dict]:
+    """What is said at each station of the place."""
+    return data["places"]["{step},{layer},{head}".format(**data["place"])]
+
+
 def lit(data: dict) -> str:
-    station = data["stations"][data["place"]["station"]]
-    listing = data["listings"][station["listing"]]
+    station = way_of(data)["stations"][data["place"]["station"]]
+    listing = way_of(data)["listings"][station["listing"]]
     return listing["lines"][station["lit"][0] - listing["first"]].strip()
 
 
@@ -46,14 +55,15 @@ def check(app: AppTest, language: str = "en") -> None:
     data = data_of(app)
     assert lit(data) == "self.keys = torch.cat([self.keys, key_states], dim=-2)"
     assert lit(data) in inspect.getsource(DynamicLayer.update)
-    rows = data["stations"][data["place"]["station"]]["rows"]
+    rows = said_at(data)[data["place"]["station"]]["rows"]
     assert ["self.keys", "(1, 8, 11, 32)", "k"] in rows and ["self.keys =", "(1, 8, 12, 32)", "k"] in rows
     assert ["self.keys.nbytes =", "12,288 bytes", ""] in rows  # 8 heads · 12 positions · 32 · 4 bytes
     assert len(proofs_of(app, language)) == 4
     shown = text_of(app)
     assert "147,456" in shown  # 2 · 6 layers of those
     assert "{" not in outside_code(shown), "a placeholder was left unfilled"
-    for station in data["stations"]:
+    assert set(data["places"]) == {"3,3,2", "2,3,2", "4,3,2", "3,2,2", "3,4,2", "3,3,1", "3,3,3"}
+    for station in (s for place in data["places"].values() for s in place):
         assert "{" not in "".join(text for text, _ in station["says"])
 
 
@@ -104,14 +114,15 @@ def test_try_this_stands_at_the_line(opened, button, line, stored):
     data = data_of(app)
     assert lit(data) == line
     assert data["move"] != before  # the browser goes there
-    (model,) = [s for s in data["stations"] if s["title"] == lessons.text("en", "source", "title_model")]
+    titles = [s["title"] for s in way_of(data)["stations"]]
+    model = said_at(data)[titles.index(lessons.text("en", "source", "title_model"))]
     assert [text for name, text, _ in model["rows"] if "get_seq_length" in name] == [stored]
 
 
 def test_a_learners_text_stays_literal(opened):
     run = make_run(**PLAYER_CASES["markup"])
     app = opened("source", state={"kv_opened": run}, step="3")
-    said = [piece for s in data_of(app)["stations"] for piece in s["says"]]
+    said = [piece for s in said_at(data_of(app)) for piece in s["says"]]
     assert ["{token}", "code"] in said or ["<i>", "code"] in said or ["[q](w)", "code"] in said
     assert "<i>" not in outside_code(text_of(app))
 
@@ -119,7 +130,7 @@ def test_a_learners_text_stays_literal(opened):
 def test_another_kind_of_model_shows_what_is_shared_and_says_so(opened):
     run = make_run(architecture="MistralForCausalLM", positions="rotary")
     app = opened("source", state={"kv_opened": run}, step="2")
-    assert [s["depth"] for s in data_of(app)["stations"]] == [0, 0, 5, 6, 6, 6, 0, 0]
+    assert [s["depth"] for s in way_of(data_of(app))["stations"]] == [0, 0, 5, 6, 6, 6, 0, 0]
     captions = [c.value for c in app.main.caption]
     assert lessons.text("en", "source", "note_unknown") in captions
     assert not app.exception and "MistralForCausalLM" in text_of(app)

@@ -9,6 +9,7 @@ from typing import Any
 
 import streamlit as st
 
+from kvviz.models import source
 from kvviz.records import Run
 from kvviz.records.beside import beside
 from kvviz.records.source import Walk
@@ -23,6 +24,7 @@ from kvviz.ui.walk.way import NAME, ten_lines, values, walk
 __all__ = ["follow", "go", "stage", "ten_lines", "values", "walk"]
 
 POLL_SECONDS = 0.5
+WORDS = ("label", "back", "on", "line", "keys", "folded", "version")
 FRAGMENTS = ("walk", "below", "share")  # what follows a move
 _HERE = Path(__file__).parent
 _mount = st.components.v2.component(
@@ -70,7 +72,7 @@ def _stage(was_busy: bool) -> None:
     named = values(run, view)
     experiment.answer(NAME, "answer_decode" if view.step else "answer_prefill", **named)
     if way.stations:
-        _mount(key="walk-view", data=_data(run, view, way, named), on_place_change=_moved, height="content")
+        _mount(key="walk-view", data=_data(run, view, way, named), on_place_change=_moved, on_extend_change=_extend)
     for section in notes(run, way):
         st.caption(t(NAME, section, **named))
     browser.show_in_address({"station": st.session_state.get("station") or links.OWN[NAME]["station"][0]}, key="at")
@@ -102,10 +104,24 @@ def _moved() -> None:
             view = View(kept.step or 0, kept.layer or 0, kept.head or 0)
             stations = walk(run, view).stations
             if stations:
-                st.session_state.station = stations[max(-1, min(at, len(stations) - 1))].name
+                st.session_state.station = stations[max(0, min(at, len(stations) - 1))].name
             state.told(view)
             if not request.whole_page():
                 st.rerun(list(FRAGMENTS))
+
+
+def _can_extend(run: Run) -> bool:
+    progress = state.learner().progress()
+    return state.is_live(run) and not progress.busy and not progress.at_limit
+
+
+def _extend() -> None:
+    """N: the worker makes a pass; the walk looks for it while it is busy."""
+    told, run = st.session_state["walk-view"].get("extend"), state.current_run()
+    match told:
+        case {"passes": int(passes)} if _can_extend(run) and passes == len(run.steps) + 1:
+            state.learner().extend(passes)
+            st.rerun()
 
 
 def _identity(run: Run) -> str:
@@ -114,40 +130,65 @@ def _identity(run: Run) -> str:
 
 
 def _data(run: Run, view: View, way: Walk, named: Mapping[str, object]) -> dict[str, Any]:
-    rows = beside(run, view.step, view.layer, view.head, way)
+    """What the browser gets: the lines of both kinds of pass, and what is said at this place and those next to it."""
+    m, last, asked = run.model, len(run.steps) - 1, st.session_state.get("station")
     names = [s.name for s in way.stations]
-    asked = st.session_state.get("station")
-    words = {
-        n: t(NAME, f"word_{n}", **named) for n in ("label", "back", "on", "line", "pass", "keys", "folded", "version")
-    }
+    words = {n: t(NAME, f"word_{n}", **named) for n in WORDS}
+    words["pass"] = t(NAME, "word_pass", last=f"{last:,}", step="{step}", layer="{layer}", head="{head}")
     return {
+        "run": f"{run.key}-{current()}",
         "move": _identity(run),
         "words": words,
-        "last": len(run.steps) - 1,
-        "layers": run.model.layers,
-        "heads": run.model.heads,
+        "last": last,
+        "layers": m.layers,
+        "heads": m.heads,
+        "canExtend": _can_extend(run),
         "place": {
             "step": view.step,
             "layer": view.layer,
             "head": view.head,
             "station": names.index(asked) if asked in names else 0,
         },
+        "walks": {phase: _lines(run, phase) for phase in ("prefill", "decode")},
+        "places": {f"{v.step},{v.layer},{v.head}": _said(run, v) for v in _around(run, view)},
+    }
+
+
+def _around(run: Run, view: View) -> list[View]:
+    """The place, and where one press leads from it."""
+    m, s = run.model, view.step
+    places = [(s, view.layer, view.head)]
+    places += [(s + by, view.layer, view.head) for by in (1, -1) if 0 <= s + by < len(run.steps)]
+    places += [(s, view.layer + by, view.head) for by in (1, -1) if 0 <= view.layer + by < m.layers]
+    places += [(s, view.layer, view.head + by) for by in (1, -1) if 0 <= view.head + by < m.heads]
+    return [View(*place) for place in places]
+
+
+def _lines(run: Run, phase: str) -> dict[str, Any]:
+    way = source.walk(run.model.architecture, phase, greedy=run.sampling.greedy)
+    return {
         "listings": [
             {"name": each.name, "file": each.file, "first": each.first, "lines": each.lines, "prose": each.prose}
             for each in way.listings
         ],
         "stations": [
-            {
-                "listing": s.listing,
-                "lit": s.lit,
-                "depth": s.depth,
-                "title": t(NAME, f"title_{s.name}"),
-                "says": sentence(run, view, _section(run, view, s.name), named),
-                "rows": [(r.name, r.text, r.kind) for r in rows[s.name]],
-            }
+            {"listing": s.listing, "lit": s.lit, "depth": s.depth, "title": t(NAME, f"title_{s.name}")}
             for s in way.stations
         ],
     }
+
+
+def _said(run: Run, view: View) -> list[dict[str, Any]]:
+    """For each station of that place, its sentences and its variables."""
+    way, named = walk(run, view), values(run, view)
+    rows = beside(run, view.step, view.layer, view.head, way)
+    return [
+        {
+            "says": sentence(run, view, _section(run, view, s.name), named),
+            "rows": [(r.name, r.text, r.kind) for r in rows[s.name]],
+        }
+        for s in way.stations
+    ]
 
 
 def _section(run: Run, view: View, station: str) -> str:

@@ -3,6 +3,8 @@
 const walks = new WeakMap(); // parent element -> Walk
 const REPORT_AFTER = 250; // milliseconds of rest at a station
 const GONE_AFTER = 100; // milliseconds until an element that goes has left the page
+const MOST_KNOWN = 300; // places kept, of about 12 kB each
+const LAST = 1e6; // as a station: the last one of its pass
 const PLAY_EVERY = 1600; // milliseconds a station is shown while it plays
 const BUSY =
   "input, textarea, select, [contenteditable='true'], [role='textbox'], [role='combobox'], [role='listbox'], " +
@@ -27,11 +29,11 @@ class Walk {
     this.foot = make("div", "kvw-foot");
     this.back = make("button", "kvw-button");
     this.on = make("button", "kvw-button");
-    this.count = make("span", "kvw-count");
+    this.counted = make("span", "kvw-count");
     this.keys = make("span", "kvw-keys");
     this.back.onclick = () => this.walk(-1);
     this.on.onclick = () => this.walk(1);
-    this.foot.append(this.back, this.on, this.count, this.keys);
+    this.foot.append(this.back, this.on, this.counted, this.keys);
     const left = make("div", "kvw-left");
     left.append(this.where, this.code);
     const body = make("div", "kvw-body");
@@ -49,37 +51,43 @@ class Walk {
     this.root.remove();
   }
 
-  receive({ data, setStateValue }) {
+  receive({ data, setStateValue, setTriggerValue }) {
     this.send = setStateValue;
-    const moved = this.move !== data.move;
+    this.trigger = setTriggerValue;
+    if (!this.data || this.data.run !== data.run || Object.keys(this.known).length > MOST_KNOWN) this.known = {};
+    Object.assign(this.known, data.places);
     this.data = data;
-    if (moved || !this.place) {
+    if (this.move !== data.move || !this.place) {
       this.move = data.move;
       this.place = { ...data.place };
     }
-    const end = data.stations.length - 1; // a station of -1: the last of a pass come to from behind
-    this.place.station = this.place.station < 0 ? end : Math.min(this.place.station, end);
     this.draw();
+  }
+
+  // What is known of the pass, layer and head in view, or undefined until Python has said it.
+  here() {
+    const { step, layer, head } = this.place;
+    return this.known[[step, layer, head].join()];
   }
 
   // One station on or back; beyond the last one, into the next pass.
   walk(by) {
-    const { stations, last } = this.data;
     const to = this.place.station + by;
-    if (to >= 0 && to < stations.length) return this.go({ station: to });
+    if (to >= 0 && to < this.count()) return this.go({ station: to });
     const step = this.place.step + by;
-    if (step < 0 || step > last) return this.halt();
-    this.go({ step, station: by > 0 ? 0 : -1 });
+    if (step < 0 || step > this.data.last) return this.halt();
+    this.go({ step, station: by > 0 ? 0 : LAST });
+  }
+
+  count() {
+    return this.data.walks[this.place.step ? "decode" : "prefill"].stations.length;
   }
 
   go(change) {
-    const before = this.place;
-    this.place = { ...before, ...change };
-    const same = ["step", "layer", "head"].every((n) => this.place[n] === before[n]);
+    this.place = { ...this.place, ...change };
+    this.draw();
     clearTimeout(this.reporting);
-    if (!same) return this.report(); // other numbers: Python has them
-    if (this.place.station !== before.station) this.draw();
-    this.reporting = setTimeout(() => this.report(), REPORT_AFTER);
+    this.reporting = setTimeout(() => this.report(), this.here() ? REPORT_AFTER : 0);
   }
 
   report() {
@@ -125,7 +133,8 @@ class Walk {
       "[": () => this.within("head", -1),
       ",": () => this.within("head", -1),
       Home: () => this.go({ station: 0 }),
-      End: () => this.go({ station: this.data.stations.length - 1 }),
+      End: () => this.go({ station: LAST }),
+      n: () => this.data.canExtend && this.trigger("extend", { passes: this.data.last + 2 }),
       " ": () => this.toggle(),
     };
     const action = actions[event.key];
@@ -137,23 +146,26 @@ class Walk {
 
   draw() {
     const { data, place } = this;
-    const station = data.stations[place.station];
-    if (!station) return;
+    const { stations, listings } = data.walks[place.step ? "decode" : "prefill"];
+    place.station = Math.min(place.station, stations.length - 1);
+    const station = stations[place.station];
+    const said = this.here();
     this.root.setAttribute("aria-label", data.words.label);
-    this.drawPath(station);
-    this.drawCode(station);
-    this.drawSide(station);
+    this.root.toggleAttribute("data-waits", !said);
+    this.drawPath(stations, listings, station);
+    this.drawCode(listings[station.listing], station.lit);
+    if (said) this.drawSide(station.title, said[place.station]);
     this.back.textContent = data.words.back;
     this.on.textContent = data.words.on;
-    this.back.disabled = place.station === 0 && data.place.step === 0;
-    this.on.disabled = place.station === data.stations.length - 1 && data.place.step === data.last;
-    this.count.textContent = `${data.words.line} ${place.station + 1} / ${data.stations.length} · ${data.words.pass}`;
+    this.back.disabled = place.station === 0 && place.step === 0;
+    this.on.disabled = place.station === stations.length - 1 && place.step === data.last;
+    const pass = data.words.pass.replace(/\{(\w+)\}/g, (_, name) => place[name]);
+    this.counted.textContent = `${data.words.line} ${place.station + 1} / ${stations.length} · ${pass}`;
     this.keys.textContent = data.words.keys;
   }
 
   // The calls that the lit line stands in, and every station as a dot on its level.
-  drawPath(station) {
-    const { stations, listings } = this.data;
+  drawPath(stations, listings, station) {
     this.path.replaceChildren();
     stations.forEach((each, i) => {
       const dot = make("button", "kvw-dot", String(i + 1));
@@ -167,9 +179,8 @@ class Walk {
     });
   }
 
-  drawCode(station) {
-    const { listings, words } = this.data;
-    const listing = listings[station.listing];
+  drawCode(listing, [from, to]) {
+    const { words } = this.data;
     this.where.replaceChildren(make("b", "", listing.name), make("span", "", ` ${listing.file}, ${words.version}`));
     const rows = [];
     let lit = null;
@@ -186,7 +197,7 @@ class Walk {
       const code = make("span", "", text.trimStart());
       code.style.setProperty("--indent", text.length - text.trimStart().length);
       row.append(make("i", "", String(number)), code);
-      if (number >= station.lit[0] && number <= station.lit[1]) {
+      if (number >= from && number <= to) {
         row.dataset.lit = "";
         lit ||= row;
       }
@@ -198,12 +209,12 @@ class Walk {
     this.code.scrollTop = lit.offsetTop - this.code.clientHeight * 0.35;
   }
 
-  drawSide(station) {
-    const title = make("h4", "", station.title);
+  drawSide(named, { says: told, rows }) {
+    const title = make("h4", "", named);
     const says = make("p", "");
-    for (const [text, kind] of station.says) says.append(kind ? make("code", kind, text) : text);
+    for (const [text, kind] of told) says.append(kind ? make("code", kind, text) : text);
     const table = make("dl", "");
-    for (const [name, text, kind] of station.rows) {
+    for (const [name, text, kind] of rows) {
       const row = make("div", "");
       row.append(make("dt", kind, name), make("dd", kind, text));
       table.append(row);
