@@ -231,3 +231,22 @@ def test_other_models_share_the_loop_and_the_cache():
 def test_digits():
     assert digits([0.12345, -3.0, 1e-5], 2) == "0.123, -3, …"
     assert digits([2.0]) == "2"
+
+
+@pytest.mark.parametrize("model", ["story-gpt2", "story-llama"])
+def test_the_line_that_grows_the_cache_changes_no_old_row(model):
+    """What the page says of K and V: added to, never rewritten. Exactly, in every layer, over five passes."""
+    import torch
+
+    from kvviz.engine import Session, cache_api, load, passes
+
+    loaded = load(model, device="cpu")
+    run = Session(loaded, PROMPT, compare=False).advance(5)
+    cache, held = cache_api.new_cache(), []
+    for record in run.steps:
+        passes.run_pass(loaded, [int(i) for i in record.ids], record.length_before, cache, listen=False)
+        now = cache_api.tensors(cache)
+        assert len(now) == 2 * run.model.layers
+        for before, after in zip(held, now, strict=False):
+            assert torch.equal(before, after[:, :, : record.length_before])
+        held = [each.clone() for each in now]
