@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qs, quote, urlencode
 
+from kvviz.records.source import STATIONS
+
 LANGUAGE_NAMES = {"en": "English", "zh": "中文"}  # as the language control shows them, and as its query value
 MAX_NEW = 1023  # the longest run there is: one prompt token and 1,023 more positions
 LINK_TOKENS = 256  # a step alone, without `new`, asks for no longer run than this
@@ -44,6 +46,7 @@ OWN: Mapping[str, Mapping[str, Field]] = {
         "causal": ("on", "off"),
         "broken": ("twice", "stale", "narrow", "shifted", "restart"),
     },
+    "source": {"station": STATIONS},
     "race": {"race_P": (1, 1023), "race_N": (1, MAX_NEW), "race_repeats": (1, 25)},
 }
 

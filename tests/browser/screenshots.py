@@ -50,7 +50,12 @@ def take(browser: Browser, url: str, page: str, folder: Path, wanted: argparse.N
 
 def ready(visit: Visit, page: str, query: str) -> None:
     """Until the page shows what it is about, and a moment more for what follows it."""
-    heroes = {"race": ".kvr", "problem": "[data-key=problem-triangle]", "allowed": "[data-key=allowed-map]"}
+    heroes = {
+        "race": ".kvr",
+        "problem": "[data-key=problem-triangle]",
+        "allowed": "[data-key=allowed-map]",
+        "source": ".kvw",
+    }
     hero = heroes.get(page, "[data-testid=kv-player]")
     if page == "decode" and (step := parse_qs(query).get("step")):
         hero += f'[data-step="{step[0]}"]'  # the run that the link asks for is there, and not only the recorded one

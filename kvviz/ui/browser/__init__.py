@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import streamlit as st
@@ -19,7 +20,12 @@ def _component(name: str):
 
 def show_address(place: links.Place, *, key: str) -> None:
     """Writes `place` into the query of the address bar, without a history entry."""
-    _component("address")(key=key, data={"place": {name: getattr(place, name) for name in links.PLACE}}, height=1)
+    show_in_address({name: getattr(place, name) for name in links.PLACE}, key=key)
+
+
+def show_in_address(values: Mapping[str, object], *, key: str) -> None:
+    """Writes those values into the query of the address bar, without a history entry."""
+    _component("address")(key=key, data={"place": dict(values)}, height=1)
 
 
 def watch_typing(*, key: str) -> None:
