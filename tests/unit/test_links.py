@@ -141,7 +141,10 @@ def test_what_is_a_page_s_own_is_read_as_far_as_it_can_be_used():
     assert links.own("race", asked) == {"race_P": 5}
     assert links.own("home", asked) == {} and links.check_own("home", asked) == []
     (note,) = links.check_own("allowed", asked)
-    assert (note.section, note.values) == ("note_own_choice", {"name": "causal", "value": "maybe", "choices": "on, off"})
+    assert (note.section, note.values) == (
+        "note_own_choice",
+        {"name": "causal", "value": "maybe", "choices": "on, off"},
+    )
 
 
 @pytest.mark.parametrize(("name", "value", "section"), [
