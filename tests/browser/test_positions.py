@@ -52,7 +52,7 @@ def test_the_plane_of_a_pair_is_a_square_and_stays_one(visits):
 
     square()
     visit.page.get_by_role("button", name="The slowest pair").click()
-    expect(visit.page.locator(".st-key-positions_pair [role=slider]")).to_have_attribute("aria-valuenow", "15")
+    expect(visit.page.locator(".st-key-positions_pair input[type=range]")).to_have_value("15", timeout=60_000)
     plane.scroll_into_view_if_needed()  # what nobody sees is not drawn
     expect(plane).to_have_attribute(
         "aria-label", re.compile("Dimensions 15 and 31 of layer 3, head 2"), timeout=WAIT_MS
