@@ -97,7 +97,7 @@ def _within(run: Run, place: links.Place) -> View:
 @guarded
 def follow(name: str, below: Callable[[Run, View], None]) -> None:
     run = state.current_run()
-    view = state.view(run)
+    view = st.session_state.kv_followed = state.view(run)
     text_so_far(run, view.step)
     below(run, view)
     if not state.place_waits():  # the link's own place stays in the address until it has been reached

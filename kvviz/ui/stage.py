@@ -82,7 +82,9 @@ def _moved(mode: str):
     def moved(here: View) -> None:
         # A run of the whole page draws the followers anyway. It may be the next page's, when the place and the click on
         # a link come in one message: asking for fragments would end it before its first element.
-        if state.told(_shared(here, mode)) and not request.whole_page():
+        place = _shared(here, mode)
+        state.told(place)  # Python may know it already, from a question of the player's, with nothing drawn for it
+        if st.session_state.get("kv_followed") != place and not request.whole_page():
             st.rerun(list(FOLLOWERS))
 
     return moved

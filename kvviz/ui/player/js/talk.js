@@ -53,9 +53,6 @@ class Talk {
   message(more) {
     const { store } = this.player;
     const place = this.place();
-    this.reported = this.now();
-    clearTimeout(this.reportTimer);
-    this.reportTimer = null;
     return { run: store.key, move: this.player.move, view: place, passes: store.passes.length, ...more };
   }
 
@@ -70,6 +67,7 @@ class Talk {
     const { store } = this.player;
     if (!store || !this.send || this.quiet || this.asked > store.passes.length) return; // the answer's message follows
     if (this.reported === this.now()) return;
+    this.reported = this.now();
     this.send.setStateValue("view", this.message({}));
   }
 
