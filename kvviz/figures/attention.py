@@ -8,6 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from kvviz.figures import text
+from kvviz.figures.cells import hatched
 from kvviz.figures.frame import MONO, QUARTERS, between, by_position, frame, over_positions
 from kvviz.figures.palette import INK_CHANGES, attention_scale, palette
 from kvviz.records import Run
@@ -121,18 +122,7 @@ def _outside(unseen: list[int], p, words: Mapping[str, str]) -> go.Scatter:
 
 
 def _hatched(x: list, y: list, p, name: str) -> go.Scatter:
-    return go.Scatter(
-        x=x,
-        y=y,
-        mode="lines",
-        line={"width": 0, "color": p.masked_hatch},
-        fill="toself",
-        fillcolor=p.masked,
-        fillpattern={"shape": "/", "fgcolor": p.masked_hatch, "bgcolor": p.masked, "size": 8, "solidity": 0.15},
-        hoveron="fills",
-        hoverinfo="name",
-        name=name,
-    )
+    return hatched(x, y, p.masked, p.masked_hatch, name, hoveron="fills", hoverinfo="name")
 
 
 def _cells(run: Run, weights: np.ndarray, block: int, dark: bool, words: Mapping[str, str]) -> go.Heatmap:

@@ -12,28 +12,42 @@ from kvviz.figures.palette import INK_CHANGES, Palette
 from kvviz.records import Run
 
 
-def hatch(
-    cells: Iterable[tuple[int, int]], ground: str, line: str, name: str, *, shape: str = "/", **trace: object
-) -> go.Scatter:
-    """(column, row) cells as squares filled with hatching, one trace for all; named in the legend."""
+def outlines(
+    stretches: Iterable[tuple[int, int, int]], half: float = 0.5
+) -> tuple[list[float | None], list[float | None]]:
+    """x and y of (start, end, row) stretches of cells, end excluded, as closed shapes of one trace; [None] if none."""
     x: list[float | None] = []
     y: list[float | None] = []
-    for column, row in cells:
-        left, right, top, bottom = column - 0.5, column + 0.5, row - 0.5, row + 0.5
-        x += [left, right, right, left, left, None]
-        y += [top, top, bottom, bottom, top, None]
+    for start, end, row in stretches:
+        x += [start - 0.5, end - 0.5, end - 0.5, start - 0.5, start - 0.5, None]
+        y += [row - half, row - half, row + half, row + half, row - half, None]
+    return x or [None], y or [None]
+
+
+def hatched(
+    x: list, y: list, ground: str, line: str, name: str, *, shape: str = "/", hoverinfo: str = "skip", **trace: object
+) -> go.Scatter:
+    """What lies inside closed outlines, hatched; named in the legend."""
     return go.Scatter(
-        x=x or [None],
-        y=y or [None],
+        x=x,
+        y=y,
         mode="lines",
         line={"width": 0, "color": line},
         fill="toself",
         fillcolor=ground,
         fillpattern={"shape": shape, "fgcolor": line, "bgcolor": ground, "size": 8, "solidity": 0.15},
-        hoverinfo="skip",
+        hoverinfo=hoverinfo,
         name=name,
         **trace,
     )
+
+
+def hatch(
+    cells: Iterable[tuple[int, int]], ground: str, line: str, name: str, *, shape: str = "/", **trace: object
+) -> go.Scatter:
+    """(column, row) cells as squares filled with hatching, one trace for all; named in the legend."""
+    x, y = outlines((column, column + 1, row) for column, row in cells)
+    return hatched(x, y, ground, line, name, shape=shape, **trace)
 
 
 def runs(flags: np.ndarray) -> list[tuple[int, int]]:
@@ -45,25 +59,12 @@ def runs(flags: np.ndarray) -> list[tuple[int, int]]:
 def staircase(run: Run, T: int, layer: int, p: Palette, words: Mapping[str, str]) -> go.Scatter:
     """Everything the mask hides in the rows of all passes: a stretch of keys a row, joined where rows touch."""
     at = np.arange(T)
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for i in range(T):
-        seen = run.model.visible(layer, i)
-        hidden = (at > i) & (at < run.P) & (i < run.P) | (at <= i - seen)
-        for start, end in runs(hidden):
-            x += [start - 0.5, end - 0.5, end - 0.5, start - 0.5, start - 0.5, None]
-            y += [i - 0.5, i - 0.5, i + 0.5, i + 0.5, i - 0.5, None]
-    return go.Scatter(
-        x=x or [None],
-        y=y or [None],
-        mode="lines",
-        line={"width": 0, "color": p.masked_hatch},
-        fill="toself",
-        fillcolor=p.masked,
-        fillpattern={"shape": "/", "fgcolor": p.masked_hatch, "bgcolor": p.masked, "size": 8, "solidity": 0.15},
-        hoverinfo="skip",
-        name=words["hidden"],
-    )
+
+    def hidden(i: int) -> np.ndarray:
+        return (at > i) & (at < run.P) & (i < run.P) | (at <= i - run.model.visible(layer, i))
+
+    x, y = outlines((start, end, i) for i in range(T) for start, end in runs(hidden(i)))
+    return hatched(x, y, p.masked, p.masked_hatch, words["hidden"])
 
 
 def cell_numbers(z: np.ndarray, weights: bool | None, p: Palette) -> go.Scatter:

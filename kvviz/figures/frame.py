@@ -44,13 +44,13 @@ def frame(run: Run, p: Palette, *, x: dict, y: dict, height: int = 360, right: i
             "itemdoubleclick": False,
             "font": {"color": p.text},
         },
-        "xaxis": _axis(p, x),
-        "yaxis": _axis(p, y),
+        "xaxis": styled_axis(p, x),
+        "yaxis": styled_axis(p, y),
     }
     return go.Figure(layout=whole | layout)
 
 
-def _axis(p: Palette, given: dict) -> dict:
+def styled_axis(p: Palette, given: dict) -> dict:
     return {
         "gridcolor": p.line,
         "linecolor": p.line,

@@ -8,7 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from kvviz.figures import text
-from kvviz.figures.frame import MONO, _axis, between, frame
+from kvviz.figures.cells import outlines
+from kvviz.figures.frame import MONO, between, frame, styled_axis
 from kvviz.figures.palette import Palette, palette
 from kvviz.records.growth import Growth
 from kvviz.records.tokens import label
@@ -46,7 +47,7 @@ def triangle(growth: Growth, *, words: Words, dark: bool) -> go.Figure:
             "showgrid": False,
         },
         height=HEIGHT,
-        xaxis2=_axis(p, {**across, "domain": [0.515, 1], "anchor": "y"}),
+        xaxis2=styled_axis(p, {**across, "domain": [0.515, 1], "anchor": "y"}),
         margin={"l": 60, "r": 12, "t": 62, "b": 84 if width <= NAMED else 56},
         legend={"orientation": "h", "x": 0, "y": 1.09, "yanchor": "bottom", "itemclick": False,
                 "itemdoubleclick": False, "font": {"color": p.text}},
@@ -112,15 +113,11 @@ def _cells(
     legend: bool = True,
 ) -> go.Scatter:
     """Stretches of cells (from, to, pass), to excluded, as one shape each."""
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for start, end, row in runs:
-        x += [start - 0.5, end - 0.5, end - 0.5, start - 0.5, start - 0.5, None]
-        y += [row - 0.46, row - 0.46, row + 0.46, row + 0.46, row - 0.46, None]
+    x, y = outlines(runs, half=0.46)
     pattern = {"shape": "/", "fgcolor": hatch[0], "bgcolor": hatch[1], "size": 6, "solidity": 0.28} if hatch else None
     return go.Scatter(
-        x=x or [None],
-        y=y or [None],
+        x=x,
+        y=y,
         xaxis=axis,
         yaxis="y",
         mode="lines",

@@ -8,7 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from kvviz.figures import text
-from kvviz.figures.frame import MONO, _axis, between, frame
+from kvviz.figures.cells import outlines, runs
+from kvviz.figures.frame import MONO, between, frame, styled_axis
 from kvviz.figures.palette import Palette, palette
 from kvviz.records import ModelFacts, Run
 from kvviz.records.permission import Permission
@@ -36,12 +37,12 @@ def change_map(found: Permission, *, words: Words, dark: bool, masked: bool) -> 
         x={**across, "ticktext": [""] * len(at), "anchor": "y"},
         y={**down, "title": words["layer"], "domain": [0.53, 1]},
         height=max(320, min(440, 144 + 2 * 25 * L)),
-        xaxis2=_axis(
+        xaxis2=styled_axis(
             p,
             {**across, "ticktext": names, "tickangle": 0 if T <= 12 else -90, "anchor": "y2"}
             | {"tickfont": {"family": MONO, "size": 12}, "title": words["position"]},
         ),
-        yaxis2=_axis(p, {**down, "title": words["layer"], "domain": [0, 0.47], "anchor": "x2"}),
+        yaxis2=styled_axis(p, {**down, "title": words["layer"], "domain": [0, 0.47], "anchor": "x2"}),
         margin={"l": 96, "r": 108, "t": 40, "b": 70 if T <= 12 else 110},
     )
     for i, (name, values) in enumerate((("k", change.dk), ("v", change.dv))):
@@ -88,16 +89,10 @@ def _ticks(found: Permission) -> tuple[list[int], list[str]]:
 
 def _zeros(values: np.ndarray, p: Palette, words: Words, axes: dict, *, legend: bool) -> go.Scatter:
     """Cells that are exactly 0, runs of them in a layer as one shape each."""
-    x: list[float | None] = []
-    y: list[float | None] = []
-    for layer, row in enumerate(values):
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], (row == 0).astype(int), [0]])))
-        for a, b in zip(edges[::2], edges[1::2], strict=True):
-            x += [a - 0.5, b - 0.5, b - 0.5, a - 0.5, a - 0.5, None]
-            y += [layer - 0.5, layer - 0.5, layer + 0.5, layer + 0.5, layer - 0.5, None]
+    x, y = outlines((a, b, layer) for layer, row in enumerate(values) for a, b in runs(row == 0))
     return go.Scatter(
-        x=x or [None],
-        y=y or [None],
+        x=x,
+        y=y,
         mode="lines",
         line={"width": 1, "color": p.masked_hatch},
         fill="toself",
