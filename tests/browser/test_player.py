@@ -68,6 +68,19 @@ def test_five_quick_presses_give_five_passes(watch) -> None:
     visit.wait_player(steps=17, step=16)
 
 
+def test_a_click_on_a_link_silences_the_player_for_a_while(watch) -> None:
+    """Its message would run the page that is being left, in the way of the next one."""
+    visit = watch("six", step=2)
+    told(visit, "at 2 0 0 all None")
+    visit.page.evaluate("document.body.insertAdjacentHTML('beforeend', '<a id=out href=#here>out</a>')")
+    visit.press("ArrowRight")
+    visit.page.evaluate("document.getElementById('out').click()")
+    visit.wait_player(step=3)
+    visit.page.wait_for_timeout(1_500)  # five times what it waits for otherwise
+    told(visit, "at 2 0 0 all None")
+    told(visit, "at 3 0 0 all None")  # the page is still there: it is told in the end
+
+
 def test_n_stops_where_the_room_ends(watch) -> None:
     visit = watch("shared", room=2)
     visit.press("n")
