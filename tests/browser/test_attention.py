@@ -67,6 +67,19 @@ def test_keys_move_step_layer_and_head(visits):
     place(visit, layer=4, head=3, step=0)
 
 
+def test_a_page_drawn_anew_takes_no_key_back(visits):
+    """The key "r" has Streamlit run the whole page; what was pressed meanwhile is newer than what that run knew."""
+    visit = opened(visits)
+    place(visit, layer=3, head=2)
+    for turn in range(1, 4):
+        visit.press("r", "ArrowUp", ".")
+        visit.settled()
+        expect(visit.page.locator(".st-key-answer-attention")).to_contain_text(
+            f"Layer {3 - turn}, head {2 + turn}", timeout=WAIT_MS
+        )
+        place(visit, layer=3 - turn, head=2 + turn)
+
+
 def test_the_picture_has_the_weights_in_it_and_follows_the_theme(visits):
     """A square's corner is a weight of 1: the darkest colour of the scale on light ground, the lightest on dark."""
     for scheme, corner in (("light", [0, 57, 92]), ("dark", [169, 219, 251])):

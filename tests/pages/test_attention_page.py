@@ -142,8 +142,11 @@ def test_a_setting_that_can_not_be_is_left_out_with_a_note(opened):
 
 def test_the_step_and_a_try_move_the_shared_place(opened):
     app = opened("attention", step="6")
-    app.slider(key="attention_step").set_value(9).run()
+    (slider,) = app.main.slider
+    slider.set_value(9).run()
     assert app.session_state.kv_view.step == 9
+    (again,) = app.main.slider
+    assert (again.key, again.value) == (slider.key, 9)  # the same one: its handle stays in the learner's hand
     app.button(key="try-attention-previous").click().run()
     here: View = app.session_state.kv_view
     assert (here.step, here.layer, here.head) == (9, 2, 2)
@@ -160,8 +163,31 @@ def test_a_pick_in_the_browser_moves_the_shared_place_once(opened, monkeypatch):
     monkeypatch.setattr(top.request, "whole_page", lambda: False)
     reruns = []
     monkeypatch.setattr(top.st, "rerun", reruns.append)
-    top._clicked(6, 5, 7)
+    top._clicked(6, 5, 7, 1)
     assert reruns == [["hero", "below", "share"]]
     assert app.session_state.kv_view.layer == 5
     held = top._asked(app.session_state.kv_view)
     assert (held.times, held.layer, held.head, held.own) == (before.times, 3, 2, (5, 7))
+    # Drawn anew, the page may have a new overview: it is told the place; one that is there already stays where it is.
+    monkeypatch.setattr(top.request, "whole_page", lambda: True)
+    again = top._asked(app.session_state.kv_view)
+    assert (again.times, again.heard, again.layer, again.head) == (before.times, 1, 5, 7)
+
+
+def test_what_a_slider_of_another_step_says_moves_nothing(opened, monkeypatch):
+    """A key moved the step; the browser still tells the value of the slider it showed before."""
+    from kvviz.ui.attention_page import top
+
+    app = opened("attention", step="6")
+    (old,) = app.main.slider
+    monkeypatch.setattr(top.st, "session_state", app.session_state)
+    monkeypatch.setattr(top.request, "whole_page", lambda: True)
+    top._clicked(7, 3, 2, 1)
+    top._slider(7)
+    top._stepped(old.key)
+    assert app.session_state.kv_view.step == 7
+    new = top._slider(7)
+    assert new != old.key
+    app.session_state[new] = 8
+    top._stepped(new)
+    assert app.session_state.kv_view.step == 8

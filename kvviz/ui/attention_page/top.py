@@ -56,8 +56,8 @@ def _controls(run: Run, here: View) -> int | None:
     """Step, order, rows and query, in one line. Returns the query whose row is asked for; None: all rows."""
     step, order, rows, query = st.columns([3, 3, 2.6, 2.6], vertical_alignment="bottom")
     last = len(run.steps) - 1
-    st.session_state.attention_step = here.step
-    step.slider(t(NAME, "control_step"), 0, max(last, 1), key="attention_step", on_change=_stepped, disabled=last == 0)
+    key = _slider(here.step)
+    step.slider(t(NAME, "control_step"), 0, max(last, 1), key=key, on_change=_stepped, args=(key,), disabled=last == 0)
     order.selectbox(
         t(NAME, "control_order"),
         ("place", *HABITS),
@@ -93,9 +93,23 @@ def asking(run: Run, here: View) -> int | None:
     return min(newest, newest if chosen is None else int(chosen)) if one else None
 
 
-def _stepped() -> None:
+def _slider(step: int) -> str:
+    """The slider's key. Moved by anything but itself it is another slider: the browser goes on telling the value of
+    the one it shows, and that is not to be taken for a move of the learner's."""
+    held, times = st.session_state.get("kv_slider", (None, 0))
+    times += held != step
+    st.session_state.kv_slider = step, times
+    key = f"attention_step_{times}"
+    st.session_state[key] = step
+    return key
+
+
+def _stepped(key: str) -> None:
     here = state.view(state.current_run())
-    go(st.session_state.attention_step, here.layer, here.head)
+    _, times = st.session_state.kv_slider
+    if key == f"attention_step_{times}":
+        st.session_state.kv_slider = st.session_state[key], times
+        go(st.session_state[key], here.layer, here.head)
 
 
 def go(step: int, layer: int, head: int) -> None:
@@ -117,7 +131,7 @@ def _overview(run: Run, here: View) -> None:
         return "\n".join(lines_)
 
     ranked = order != "place"
-    asked = _asked(here)
+    asked, progress = _asked(here), state.learner().progress()
     data = view.view(
         run,
         here.step,
@@ -135,6 +149,8 @@ def _overview(run: Run, here: View) -> None:
             "alt": t(NAME, "heads_alt", heads=m.layers * m.heads, L=m.layers, H=m.heads, T=run.P + here.step),
         },
         key=f"{asked.times}",
+        heard=asked.heard,
+        coming=progress.wanted if progress.busy and state.is_live(run) else 0,
     )
     heads(data, key="heads", on_pick=_clicked)
 
@@ -155,25 +171,31 @@ def _card(run: Run, here: View, values: dict) -> None:
 
 @dataclass(frozen=True)
 class Asked:
-    """Where Python last sent the overview; `own` is where the browser has gone from there by itself."""
+    """Where Python sent the overview for the `times`-th time, having heard `heard` moves of the browser's by then;
+    `own` is where the browser has gone since by itself."""
 
     layer: int
     head: int
     times: int
+    heard: int
     own: tuple[int, int]
 
 
 def _asked(here: View) -> Asked:
     """A place that the browser chose by itself is not sent back: what it gets stays the same, and need not travel."""
     held: Asked | None = st.session_state.get("kv_heads_asked")
+    heard: int = st.session_state.get("kv_heads_heard", 0)
     place = (here.layer, here.head)
-    if held is None or request.whole_page() or held.own != place:
-        held = Asked(*place, (held.times if held else 0) + 1, place)
-        st.session_state.kv_heads_asked = held
+    if held is None or held.own != place:
+        held = Asked(*place, held.times + 1 if held else 1, heard, place)
+    elif request.whole_page():  # a page drawn anew may have a new overview, which knows of no place
+        held = dataclasses.replace(held, layer=here.layer, head=here.head, heard=heard)
+    st.session_state.kv_heads_asked = held
     return held
 
 
-def _clicked(step: int, layer: int, head: int) -> None:
+def _clicked(step: int, layer: int, head: int, times: int) -> None:
+    st.session_state.kv_heads_heard = times
     held: Asked | None = st.session_state.get("kv_heads_asked")
     if held is not None:
         st.session_state.kv_heads_asked = dataclasses.replace(held, own=(layer, head))

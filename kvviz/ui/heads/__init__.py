@@ -18,12 +18,14 @@ def _component() -> Any:
     return st.components.v2.component("kvviz_heads", js=js, css=css, isolate_styles=False)
 
 
-def heads(data: bytes, *, key: str, on_pick: Callable[[int, int, int], None]) -> None:
-    """Draws what `view.view` made. `on_pick(step, layer, head)` hears where the learner has gone; before a rerun."""
+def heads(data: bytes, *, key: str, on_pick: Callable[[int, int, int, int], None]) -> None:
+    """Draws what `view.view` made. `on_pick(step, layer, head, times)` hears where the learner has gone, before a
+    rerun; `times` counts what the browser has said."""
 
     def heard() -> None:
         said = st.session_state[key].get("at")
-        if isinstance(said, dict) and all(type(said.get(n)) is int for n in ("step", "layer", "head")):
-            on_pick(said["step"], said["layer"], said["head"])
+        names = ("step", "layer", "head", "times")
+        if isinstance(said, dict) and all(type(said.get(n)) is int for n in names):
+            on_pick(*(said[n] for n in names))
 
     _component()(key=key, data=data, on_at_change=heard)

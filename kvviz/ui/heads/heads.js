@@ -83,7 +83,10 @@ class Heads {
     const data = read(component.data);
     const asked = !this.data || data.key !== this.data.key || data.run !== this.data.run;
     this.data = data;
-    if (asked) this.place = { step: data.step, layer: data.layer, head: data.head };
+    this.times ??= data.heard;
+    const late = this.timer || this.times > data.heard; // the learner has gone on since
+    if (asked && !late) this.place = { step: data.step, layer: data.layer, head: data.head };
+    else if (asked) this.place = this.within(this.place);
     else if (!this.timer) this.place.step = data.step;
     const ground = getComputedStyle(this.parent).getPropertyValue("--st-background-color").trim();
     this.dark = isDark(ground);
@@ -206,15 +209,19 @@ class Heads {
   }
 
   go({ step = this.place.step, layer = this.place.layer, head = this.place.head }) {
-    const { L, H, last } = this.data;
-    const within = (value, most) => Math.min(Math.max(0, value), most);
-    this.place = { step: within(step, last), layer: within(layer, L - 1), head: within(head, H - 1) };
+    this.place = this.within({ step, layer, head });
     this.paint();
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
       this.timer = null;
-      this.send.setStateValue("at", { ...this.place, times: (this.times = (this.times ?? 0) + 1) });
+      this.send.setStateValue("at", { ...this.place, times: ++this.times });
     }, REST);
+  }
+
+  within({ step, layer, head }) {
+    const { L, H, last } = this.data;
+    const held = (value, most) => Math.min(Math.max(0, value), most);
+    return { step: held(step, last), layer: held(layer, L - 1), head: held(head, H - 1) };
   }
 }
 
