@@ -8,7 +8,7 @@ from kvviz.records import Run
 from kvviz.records.breaks import KINDS
 from kvviz.records.permission import Permission
 from kvviz.records.tokens import label
-from kvviz.ui import experiment, links, page, shell, state
+from kvviz.ui import experiment, links, page, request, shell, state
 from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import BreakWish, EditWish, broken, edited, found, middle, usual_edit
 from kvviz.ui.guard import guarded
@@ -18,9 +18,9 @@ NAME = "allowed"
 
 
 def controls(run: Run) -> EditWish:
-    """Which token, what in its place, and whether the causal mask is on. All of it is in the link."""
+    """Which token, what in its place, and whether the causal mask is on. A link may hold it all."""
+    request.take_own(NAME)
     place, text, how, mask = st.columns([1.2, 1.5, 1.9, 1.2], vertical_alignment="bottom")
-    bound = {"bind": "query-params", "persist_state": "session"}
     position = place.number_input(
         t(NAME, "edit_label"),
         *links.OWN[NAME]["edit"],
@@ -28,7 +28,7 @@ def controls(run: Run) -> EditWish:
         placeholder=t(NAME, "edit_unset", position=f"{middle(run)}"),
         help=t(NAME, "edit_help", last=f"{run.P - 1:,}"),
         key="edit",
-        **bound,
+        persist_state="session",
     )
     at = middle(run) if position is None else position
     new = text.text_input(
@@ -37,7 +37,7 @@ def controls(run: Run) -> EditWish:
         placeholder=label(usual_edit(run, at).encode()),
         help=t(NAME, "edit_to_help"),
         key="edit_to",
-        **bound,
+        persist_state="session",
     )
     with how:
         chosen = experiment.choice(NAME, "edit_how", "replace")
@@ -68,6 +68,9 @@ def hero(now: State) -> object:
         rows = [(t(NAME, f"counter_{name}"), values[f"{name}_on"], values[f"{name}_off"]) for name in figures.COUNTED]
         experiment.counters(NAME, (t(NAME, "causal_label"), t(NAME, "causal_on"), t(NAME, "causal_off")), rows)
         st.caption(t(NAME, "counted", **values))
+        typed = label((st.session_state.get("edit_to") or "").encode())
+        if typed and literal(typed) != values["new_token"]:
+            st.caption(t(NAME, "edit_first", text=literal(typed), **values))
         return st.container()
 
 

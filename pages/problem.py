@@ -5,7 +5,7 @@ import streamlit as st
 from kvviz.figures import growth as figures
 from kvviz.records import Run
 from kvviz.records.growth import Growth, of_run
-from kvviz.ui import experiment, links, page, shell, state
+from kvviz.ui import experiment, links, page, request, shell, state
 from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import GrowthWish, found, growth
 from kvviz.ui.guard import guarded
@@ -17,9 +17,9 @@ SMALL, MIDDLE, LONG = (5, 20), (4, 30), (100, 100)  # P, N of Try this
 
 
 def controls(run: Run) -> GrowthWish:
-    """Prompt length and new tokens; both are in the link."""
+    """Prompt length and new tokens; a link may hold both."""
+    request.take_own(NAME, work_N=NEW)
     length, new, start, stop = st.columns([2.4, 2, 2.4, 1.4], vertical_alignment="bottom")
-    bound = {"bind": "query-params", "persist_state": "session"}
     own = links.OWN[NAME]
     P = length.number_input(
         t(NAME, "control_P"),
@@ -28,9 +28,9 @@ def controls(run: Run) -> GrowthWish:
         placeholder=t(NAME, "control_P_unset", P=f"{run.P:,}"),
         help=t(NAME, "control_P_help"),
         key="work_P",
-        **bound,
+        persist_state="session",
     )
-    N = new.number_input(t(NAME, "control_N"), *own["work_N"], NEW, key="work_N", **bound)
+    N = new.number_input(t(NAME, "control_N"), *own["work_N"], key="work_N", persist_state="session")
     wish = wished(run, P, N)
     experiment.start_and_stop(NAME, growth, wish, t(NAME, "start"), where=(start, stop))
     return wish

@@ -282,9 +282,9 @@ def growth_values(growth: Growth) -> dict[str, object]:
     for name in ("rows", "scores", "visible", "written"):
         values[f"{name}_without"] = text.count(int(getattr(without, name).sum()))
         values[f"{name}_kept"] = text.count(int(getattr(kept, name).sum()))
+    said = text.count if without.written.sum() < 10**7 else human  # what the card holds; one unit in a row
     for side, lane in (("without", without), ("kept", kept)):
-        written = int(lane.written.sum())
-        values[f"written_{side}"] = text.count(written) if written < 10**7 else human(written)  # what the card holds
+        values[f"written_{side}"] = said(int(lane.written.sum()))
         done = work.flops(
             int(lane.rows.sum()),
             int(lane.scores.sum()),

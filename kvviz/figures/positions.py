@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from kvviz.figures import text
 from kvviz.figures.cells import hatch
 from kvviz.figures.frame import MONO, between, frame
-from kvviz.figures.palette import Palette, attention_scale, palette
+from kvviz.figures.palette import INK_CHANGES, Palette, attention_scale, palette
 from kvviz.records import Run
 from kvviz.records.positions import Rotation, Table
 from kvviz.records.tokens import label
@@ -358,10 +358,12 @@ def alibi(run: Run, head: int, T: int, *, words: Mapping[str, str], dark: bool) 
     )
     if T <= 12:
         rows, columns = np.where(~np.isnan(z))
+        shown = z[rows, columns] + 0.0  # no −0
+        inks = [p.on_high if v <= INK_CHANGES * np.nanmin(z) and v else p.on_low for v in shown]
         figure.add_trace(
             go.Scatter(
-                x=columns, y=rows, mode="text", text=[f"{z[i, j]:.2g}" for i, j in zip(rows, columns, strict=True)],
-                textfont={"family": MONO, "size": 11, "color": p.on_low}, hoverinfo="skip", showlegend=False,
+                x=columns, y=rows, mode="text", text=[f"{v:.3g}" for v in shown],
+                textfont={"family": MONO, "size": 11, "color": inks}, hoverinfo="skip", showlegend=False,
             )
         )  # fmt: skip
     return figure

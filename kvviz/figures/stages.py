@@ -22,6 +22,7 @@ from kvviz.records import Run
 Stage = Literal["scores", "scaled", "masked", "softmax", "values"]
 STAGES: tuple[Stage, ...] = ("scores", "scaled", "masked", "softmax", "values")
 SIDE, MARGINS = 316, {"l": 108, "r": 84, "t": 36, "b": 108}
+TICKS = 22  # tokens named along a side: 14 pixels each
 TABLE_ROWS, TABLE_COLUMNS = 48, 64  # newest queries and keys in the table
 
 
@@ -70,7 +71,7 @@ def stage(run: Run, step: int, layer: int, head_: int, name: Stage, *, words: Ma
     z = getattr(arrays, name)  # (T, T) or (T, D)
     T, columns = z.shape
     block = -(-T // CELLS)
-    at, texts = text.ticks(run, T)
+    at, texts = text.ticks(run, T, TICKS)
     axis = by_position(run, at, texts) | {"automargin": False}
     across = {**axis, "title": words["key_position"]} if name != "values" else {"title": words["dimension"]}
     wide, tall = between(-0.5, columns - 0.5), between(T - 0.5, -0.5)
@@ -187,7 +188,7 @@ def row_stages(run: Run, step: int, layer: int, head_: int, query: int, *, words
     p = palette(dark)
     arrays = head(run, step, layer, head_)
     T, D = arrays.v.shape
-    at, texts = text.ticks(run, T)
+    at, texts = text.ticks(run, T, TICKS)
     rows = ("scores", "scaled", "masked", "softmax")
     axis = by_position(run, at, texts)
     figure = frame(

@@ -40,12 +40,12 @@ def position_labels(run: Run, count: int) -> list[str]:
     return [f"{i} {t}" for i, t in enumerate(tokens(run, run.ids[:count]))]
 
 
-def ticks(run: Run, count: int) -> tuple[list[int], list[str]]:
+def ticks(run: Run, count: int, most: int = TICKS) -> tuple[list[int], list[str]]:
     """Tick positions and their texts for the first `count` positions; generated tokens are in bold.
 
-    All positions up to TICKS of them, then every n-th, always with the last.
+    All positions up to `most` of them, then every n-th, always with the last.
     """
-    every = -(-count // TICKS)
+    every = -(-count // most)
     at = sorted({*range(0, count, every), count - 1})
     if len(at) > 1 and at[-1] - at[-2] < every:  # the last one would touch its neighbour
         del at[-2]

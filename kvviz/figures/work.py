@@ -90,7 +90,8 @@ def rows_total(run: Run, step: int, layer: int, head: int, *, words: Mapping[str
         (without, words["without_cache"], p.wasted, p.wasted_text, "dash", "triangle-up"),
         (kept, words["with_cache"], p.text, p.text, "solid", "circle"),
     )
-    places = beside([float(without[-1]), float(kept[-1])], top)
+    same = bool(without[-1] == kept[-1])  # said once, above the axis
+    places = ["top right"] * 2 if same else beside([float(without[-1]), float(kept[-1])], top)
     for (y, name, colour, ink, dash, symbol), place in zip(lanes, places, strict=True):
         figure.add_trace(
             go.Scatter(
@@ -100,7 +101,7 @@ def rows_total(run: Run, step: int, layer: int, head: int, *, words: Mapping[str
                 name=name,
                 line={"color": colour, "width": 2, "dash": dash},
                 marker={"symbol": symbol, "size": 7, "color": colour},
-                text=[""] * step + [text.count(int(y[-1]))],
+                text=[""] * step + ["" if y is kept and same else text.count(int(y[-1]))],
                 textposition=place,
                 textfont={"size": 14, "color": ink},
                 cliponaxis=False,

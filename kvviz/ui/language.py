@@ -17,12 +17,23 @@ def current() -> str:
     if arrived():
         asked = links.language(query_values())
         if asked or by_history():
-            return asked or by_browser()
+            return asked or unset()
     chosen = st.session_state.get(KEY)
     for code, name in links.LANGUAGE_NAMES.items():
         if chosen == name:
             return code
-    return by_browser()
+    return unset()
+
+
+def unset() -> str:
+    """While nobody has chosen: the language that the session's first link named by its code, else the browser's."""
+    return st.session_state.get("kv_lang") or by_browser()
+
+
+def named() -> str | None:
+    """The name that the control shows from the start: of the first link's language. A value set by Python would do
+    only until a browser that is slow to draw the control says that nothing is chosen in it."""
+    return links.LANGUAGE_NAMES.get(st.session_state.get("kv_lang"))
 
 
 def by_browser() -> str:

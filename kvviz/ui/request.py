@@ -52,6 +52,16 @@ def player_first() -> None:
         time.sleep(HEAD_START)
 
 
+def take_own(page: str, **first: int | str) -> None:
+    """Sets a page's own controls to what a link says, once, and those that nothing has set yet to their `first`.
+
+    Bound to the query they would forget their values with every change of page.
+    """
+    st.session_state.update(own_news(page))
+    for name, value in first.items():
+        st.session_state.setdefault(name, value)
+
+
 def own_news(page: str) -> dict[str, int | str]:
     """A page's own settings in the query, once each time they are other than before: from then on its widgets speak."""
     asked, key = links.own(page, query_values()), f"kv_own_{page}"

@@ -35,6 +35,14 @@ PRESENTER = (
 # Less air between the controls, so that all of them fit 900 pixels, also while the model comes.
 SIDEBAR = "<style>[data-testid=stSidebarContent] .stVerticalBlock{gap:.55rem}</style>"
 
+# In a narrow window columns go below one another before a control is cut or a picture is too small to read.
+NARROW = (
+    "<style>.stMain [data-testid=stHorizontalBlock]:has(>[data-testid=stColumn]){flex-wrap:wrap}"
+    ".stMain [data-testid=stColumn]{min-width:min(100%,132px)}"
+    ".stMain [data-testid=stColumn]:has([data-testid=stButtonGroup]){min-width:min(100%,190px)}"
+    ".stMain [data-testid=stColumn]:has([data-testid=kv-chart],canvas){min-width:min(100%,400px)}</style>"
+)
+
 
 def navigation() -> st.Page:
     """The pages with their titles in the reader's language. Returns the one to run."""
@@ -63,7 +71,7 @@ def run(page: st.Page) -> None:
         _read_link(entries)
     with st.sidebar:
         guarded(sidebar)(entries, name, _start_link if request.arrived() else lambda entry: None)
-    st.html(SIDEBAR)
+    st.html(SIDEBAR + NARROW)
     if bool(state.value("presenter")):
         st.html(PRESENTER)
     request.settle()
@@ -108,8 +116,9 @@ def _read_link(entries: list[catalog.Entry]) -> None:
     state.add_notes([*links.check_settings(values, [e.name for e in entries], tuple(device.DTYPES)), *notes])
     if place:
         state.ask(place)
-    if asked := links.language(values):  # `lang=zh` is as good as the name the control shows
-        st.session_state.lang = links.LANGUAGE_NAMES[asked]
+    asked = links.language(values)
+    if asked and values["lang"] != links.LANGUAGE_NAMES[asked]:  # `lang=zh` is as good as the name the control shows
+        st.session_state.kv_lang = asked
 
 
 def _start_link(entry: catalog.Entry) -> None:

@@ -12,7 +12,7 @@ from kvviz.theory.memory import human
 from kvviz.ui import browser, examples, links, state, warm
 from kvviz.ui.getting import getting
 from kvviz.ui.guard import guarded, refused
-from kvviz.ui.language import current, t
+from kvviz.ui.language import current, named, t
 from kvviz.ui.share import open_and_save, share_fragment
 from kvviz.ui.stage import POLL_SECONDS
 
@@ -272,6 +272,7 @@ def _reader() -> None:
     row.segmented_control(
         s("language"),
         list(links.LANGUAGE_NAMES.values()),
+        default=named(),
         key="lang",
         bind="query-params",
         label_visibility="collapsed",

@@ -70,7 +70,7 @@ def test_a_rotary_run_has_the_rotation_first(opened):
     run = make_run(6, 8, 2, head_dim=8, P=9, N=8, positions="rotary", name="story-llama")
     app = opened("positions", {"kv_opened": run} | measured(run), step="6")
     shown = text_of(app)
-    assert "each pair of its Q and K is turned 14 times" in shown
+    assert "each pair of its Q and K is turned by 14 times its own angle" in shown
     assert "K is stored after the rotation" in shown
     assert "In the picture above: pair 0 turns by 1 radian" in shown
     assert not app.exception and [e.value for e in app.error] == []
@@ -117,6 +117,17 @@ def test_buttons_choose_pair_and_offset(opened):
     assert "from new token 1 on the text is another one" in shown
     assert "would take 4, a position that is in use already: the logits are off by 4.25" in shown
     assert "Further down, at the rotation: pair 0 turns" in shown
+
+
+def test_choices_that_the_browser_kept_are_read(opened):
+    """After a reload the browser tells the text of the line that was chosen, before there is a list to find it in."""
+    kept = {"positions_key": "2 ·old man", "positions_offset": "+2"}
+    results = measured(state.bundled_run(), far=paper.far())
+    app = opened("positions", results | kept, step="6")
+    assert not app.exception and [e.value for e in app.error] == []
+    assert (app.session_state.positions_key, app.session_state.positions_offset) == (2, 2)
+    app = opened("positions", results | {"positions_key": "? what"}, step="6")
+    assert not app.exception and app.session_state.positions_key == 3
 
 
 def test_what_is_read_aloud_has_no_fences():

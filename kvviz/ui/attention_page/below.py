@@ -107,7 +107,9 @@ def _gallery(run: Run, now: State) -> None:
         "pads": int((found.of("padding")[1].ids < 0).sum()),
     }
     rotary = run.model.positions == "rotary"
-    st.markdown(t(NAME, "masks", **values))
+    own = len(wishes(run)[1].ids)
+    where = t(NAME, "masks_text_first" if own == len(found.ids) else "masks_text_again", own=own, **values)
+    st.markdown(t(NAME, "masks", masks_text=where, **values))
     for group, name in enumerate(("masks_plain", "masks_chunks", "masks_padding")):
         st.markdown(t(NAME, f"{name}_rotary" if name == "masks_padding" and rotary else name, **values))
         experiment.chart(

@@ -26,9 +26,7 @@ ROWS = ("all", "one")
 
 def hero() -> None:
     """Controls, answer, all heads and the one picked. While the run grows, it looks for new passes."""
-    for name, first in (("attention_rows", "all"), ("attention_stage", "softmax")):
-        st.session_state.setdefault(name, first)
-    st.session_state.update(request.own_news(NAME))
+    request.take_own(NAME, attention_rows="all", attention_stage="softmax")
     st.session_state.kv_hero_drawn = state.current_run().key, state.learner().progress().busy
     busy = st.session_state.kv_hero_drawn[1]
     st.fragment(_hero, key="hero", run_every=POLL_SECONDS if busy else None)()

@@ -120,8 +120,7 @@ def _controls(run: Run, here: View, record: Rotation) -> tuple[int, int, int]:
     head.number_input(t(NAME, "control_head"), 0, heads - 1, key="positions_head", on_change=_go)
     half, T = len(record.frequencies), len(record.ids)
     for name, first, most in (("positions_pair", 1, half - 1), ("positions_key", 3, T - 2)):
-        held = st.session_state.get(name)
-        st.session_state[name] = min(first if held is None else held, most)
+        st.session_state[name] = min(whole(name, first), most)
     names = [experiment.token_of(record.pieces, i) for i in record.ids]
     pair.slider(t(NAME, "control_pair"), 0, half - 1, key="positions_pair", persist_state="session")
     key.selectbox(
@@ -129,6 +128,15 @@ def _controls(run: Run, here: View, record: Rotation) -> tuple[int, int, int]:
         on_change=_choose, persist_state="session",
     )  # fmt: skip
     return min(here.head, heads - 1), st.session_state.positions_pair, st.session_state.positions_key
+
+
+def whole(name: str, first: int) -> int:
+    """A choice of before, as the number it is: of a list, browser and link keep the line's text, number first."""
+    held = st.session_state.get(name)
+    if isinstance(held, str):
+        number = held.partition(" ")[0]
+        held = int(number) if number.lstrip("+-").isdecimal() else None
+    return first if held is None else int(held)
 
 
 def _go() -> None:
@@ -168,7 +176,7 @@ def shifted(run: Run, here: View) -> None:
 def _distance(run: Run, here: View, record: Rotation) -> None:
     """The score of the chosen key with the newest query, at every distance."""
     head = min(here.head, len(record.q) - 1)
-    key = min(st.session_state.get("positions_key") or 0, len(record.ids) - 2)
+    key = min(whole("positions_key", 3), len(record.ids) - 2)
     values = _quoted(figures.distance_values(record, head, key))
 
     def draw(found_: Rotation, *, words: Mapping[str, str], dark: bool) -> Any:

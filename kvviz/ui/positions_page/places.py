@@ -15,6 +15,7 @@ from kvviz.ui import experiment
 from kvviz.ui.experimenter import State
 from kvviz.ui.guard import refused
 from kvviz.ui.language import t
+from kvviz.ui.positions_page.parts import whole
 from kvviz.ui.positions_page.study import NAME, OFFSET, go_far, length_wish, misplace, misplaced_wish
 
 
@@ -28,8 +29,8 @@ def _wrong(run: Run, now: State) -> None:
         return
     record: Misplaced = now.found
     offsets = record.offsets.tolist()
-    if st.session_state.get("positions_offset") not in offsets:
-        st.session_state.positions_offset = OFFSET if OFFSET in offsets else offsets[-1]
+    wished = [k for k in (whole("positions_offset", OFFSET), OFFSET) if k in offsets]
+    st.session_state.positions_offset = [*wished, offsets[-1]][0]
     chosen = st.select_slider(
         t(NAME, "control_offset"), offsets, key="positions_offset", format_func=lambda k: f"{k:+d}" if k else "0",
         persist_state="session",

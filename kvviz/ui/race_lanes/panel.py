@@ -16,7 +16,7 @@ from kvviz.records import Run
 from kvviz.records.race import Race
 from kvviz.refusal import Refusal
 from kvviz.theory.work import rows_with_cache, rows_without_cache
-from kvviz.ui import charts, links, state
+from kvviz.ui import charts, links, request, state
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, t
 from kvviz.ui.race_lanes import race_lanes
@@ -38,7 +38,7 @@ def racer() -> Racer:
 def controls(run: Run) -> Wish:
     """P, N, repeats, Start and Stop. Returns what Start would race."""
     length, new, repeats, start, stop = st.columns([3, 2, 3, 1.6, 1.6], vertical_alignment="bottom")
-    bound = {"bind": "query-params", "persist_state": "session"}
+    request.take_own("race", race_N=NEW_TOKENS)
     numbers = (
         length.number_input(
             t("race", "control_P"),
@@ -47,15 +47,14 @@ def controls(run: Run) -> Wish:
             placeholder=t("race", "control_P_unset", P=f"{run.P:,}"),
             help=t("race", "control_P_help"),
             key="race_P",
-            **bound,
+            persist_state="session",
         ),
         new.number_input(
             t("race", "control_N"),
             *links.OWN["race"]["race_N"],
-            NEW_TOKENS,
             help=t("race", "control_N_help"),
             key="race_N",
-            **bound,
+            persist_state="session",
         ),
         repeats.number_input(
             t("race", "control_repeats"),
@@ -64,7 +63,7 @@ def controls(run: Run) -> Wish:
             placeholder=t("race", "control_repeats_unset"),
             help=t("race", "control_repeats_help"),
             key="race_repeats",
-            **bound,
+            persist_state="session",
         ),
     )
     wish = wish_for(run, *numbers)
