@@ -68,9 +68,10 @@ def hero(now: State) -> object:
         rows = [(t(NAME, f"counter_{name}"), values[f"{name}_on"], values[f"{name}_off"]) for name in figures.COUNTED]
         experiment.counters(NAME, (t(NAME, "causal_label"), t(NAME, "causal_on"), t(NAME, "causal_off")), rows)
         st.caption(t(NAME, "counted", **values))
-        typed = label((st.session_state.get("edit_to") or "").encode())
-        if typed and literal(typed) != values["new_token"]:
-            st.caption(t(NAME, "edit_first", text=literal(typed), **values))
+        if typed := st.session_state.get("edit_to"):
+            whole = literal(label(typed.encode()))
+            if whole != values["new_token"]:
+                st.caption(t(NAME, "edit_first", text=whole, **values))
         return st.container()
 
 

@@ -52,7 +52,7 @@ def _hero() -> None:
 
 def _controls(run: Run, here: View) -> int | None:
     """Step, order, rows and query, in one line. Returns the query whose row is asked for; None: all rows."""
-    step, order, rows, query = st.columns([3, 3, 2.6, 2.6], vertical_alignment="bottom")
+    step, order, rows, query = st.columns([2.6, 2.8, 3.1, 2.7], vertical_alignment="bottom")
     last = len(run.steps) - 1
     key = _slider(here.step)
     step.slider(t(NAME, "control_step"), 0, max(last, 1), key=key, on_change=_stepped, args=(key,), disabled=last == 0)
