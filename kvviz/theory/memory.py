@@ -40,9 +40,17 @@ def working_bytes(rows: int, positions: int, heads: int, head_dim: int, width: i
     return size * (2 * rows * width + 2 * heads * rows * head_dim + 2 * heads * rows * positions + vocab)
 
 
-def gb(n: int) -> str:
-    """Bytes in decimal units, four digits, for the side of `human`: 2.147 GB."""
-    return f"{n / 1e9:,.3f} GB"
+def decimal(n: int) -> str:
+    """Bytes in decimal units, four digits, to stand beside `human`: 2.147 GB."""
+    value, unit = float(n), "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 999.95:
+            break
+        value, unit = value / 1000, larger
+    if unit == "bytes":
+        return f"{n:,} bytes"
+    digits = 3 if value < 9.9995 else 2 if value < 99.995 else 1
+    return f"{value:,.{digits}f} {unit}"
 
 
 def human(n: int | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvviz.theory import capacity
-from kvviz.theory.memory import gb, heads_a_gpu, kv_bytes, packed_bytes, stored, working_bytes
+from kvviz.theory.memory import decimal, heads_a_gpu, kv_bytes, packed_bytes, stored, working_bytes
 
 GIB = 2**30
 
@@ -56,8 +56,9 @@ def test_worked_examples_agree_with_each_other(L, Hkv, positions, batch, gib):
 
 def test_gib_is_not_gb():
     """E04: 2.00 GiB are 2.147 GB."""
-    assert gb(2 * GIB) == "2.147 GB"
-    assert gb(10 * GIB) == "10.737 GB"
+    assert decimal(2 * GIB) == "2.147 GB"
+    assert decimal(10 * GIB) == "10.74 GB"  # E05
+    assert [decimal(n) for n in (999, 10_485_760, 10**12, 999_999)] == ["999 bytes", "10.49 MB", "1.000 TB", "1.000 MB"]
 
 
 def test_kv_heads_are_shared_out_and_then_replicated():
