@@ -36,6 +36,7 @@ def carried(wanted: Wanted, *, words: Words, dark: bool, models: Sequence[Archit
         bargap=0.25,
         margin={"l": 130, "r": 16, "t": 44, "b": 52},
         barmode="overlay",
+        showlegend=True,
     )
     for past in (False, True):
         mine = [(i, m, n) for i, (m, n) in enumerate(rows) if m.past(wanted.positions) == past]
@@ -172,6 +173,7 @@ def kinds_values(wanted: Wanted) -> dict[str, object]:
         "mha": human(found["mha"].cache_bytes(wanted.positions, wanted.kept, wanted.batch)),
         "times": f"{full / wanted.model.values:.3g}",
         "mla_times": f"{full / found['mla'].values:.3g}",
+        "mqa_times": text.count(wanted.model.heads),
         "mla_values": text.count(found["mla"].values),
         "mha_values": text.count(full),
     }

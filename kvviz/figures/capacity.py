@@ -43,14 +43,15 @@ def fits(wanted: Wanted, *, words: Words, dark: bool, gpus: Sequence[Gpu], chose
         ("cache", cache, {"color": p.k, "line": {"color": p.text, "width": 1}}, lambda f: f.cache),
         ("beyond", beyond, hatched(p, p.wasted_ground, p.wasted), lambda f: f.weights + f.cache - f.gpu.memory_bytes),
     ):
+        shown = [i for i in at if amount[i]]  # the edge of an empty bar would be a line
         figure.add_trace(
             go.Bar(
-                y=list(at),
-                x=amount,
+                y=shown or [None],
+                x=[amount[i] for i in shown] or [None],
                 orientation="h",
                 name=words[name],
                 marker=marker,
-                customdata=[exact(max(0, bytes_of(f))) for f in found],
+                customdata=[exact(bytes_of(found[i])) for i in shown],
                 hovertemplate=f"{words[name]}: %{{customdata}}<extra></extra>",
             )
         )
@@ -122,7 +123,7 @@ def budget(of: Budget, *, words: Words, dark: bool) -> go.Figure:
     p = palette(dark)
     allowed = of.memory * of.utilisation
     asked = [("weights", of.weights, p.thrown), ("activations", of.activations, p.scale_2), ("other", of.other, p.line)]
-    most = max(of.memory, sum(n for _, n, _ in asked)) * 1.04
+    most = max(of.memory, sum(n for _, n, _ in asked)) * 1.2
     figure = frame(
         of,
         p,
@@ -138,16 +139,14 @@ def budget(of: Budget, *, words: Words, dark: bool) -> go.Figure:
         figure.add_trace(
             _part(words["for_cache"], of.room, {"color": p.k, "line": {"color": p.text, "width": 2}}, words)
         )
-        figure.add_trace(
-            _part(words["not_used"], of.memory - allowed, {"color": p.background, "line": {"color": p.muted}}, words)
-        )
+        figure.add_trace(_part(words["not_used"], of.memory - allowed, hatched(p, p.masked, p.masked_hatch), words))
     for x, word, ink in ((allowed, "allowed", p.text), (of.memory, "memory_end", p.muted)):
         figure.add_shape(
             type="line", xref="x", yref="paper", x0=x, x1=x, y0=0, y1=1, line={"color": ink, "width": 2, "dash": "dash"}
         )
         figure.add_annotation(
-            x=x, y=0.99 if word == "allowed" else 0.01, yref="paper", xanchor="right", xshift=-4, showarrow=False,
-            yanchor="top" if word == "allowed" else "bottom",
+            x=x, y=0.99, yref="paper", yanchor="top", showarrow=False,
+            xanchor="right" if word == "allowed" else "left", xshift=-4 if word == "allowed" else 4,
             text=words[word].format(size=f"{x:,.2f}"), font={"color": ink, "size": 12}, bgcolor=p.background,
         )  # fmt: skip
     return figure
@@ -184,7 +183,7 @@ def budget_values(of: Budget) -> dict[str, object]:
         "room": f"{of.room:,.2f}".replace("-", "−"),
         "lacks": f"{abs(of.room):,.2f}",
         "block": text.count(of.block),
-        "block_bytes": exact(of.block * of.token_bytes),
+        "block_bytes": human(of.block * of.token_bytes),
         "blocks": text.count(of.blocks),
         "tokens": text.count(of.tokens),
         "longest": text.count(of.longest),

@@ -26,8 +26,8 @@ def left_for_cache(memory: float, utilisation: float, weights: float, activation
 
 
 def blocks(room: float, block_bytes: int) -> int:
-    """Whole blocks in `room`; none in a negative one."""
-    return max(0, int(room // block_bytes))
+    """Whole blocks in `room`; none in a negative one. `room` counts to the nearest byte: it may come from decimals."""
+    return max(0, round(room) // block_bytes)
 
 
 def blocks_of(tokens: int, block: int) -> int:

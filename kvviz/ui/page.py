@@ -23,7 +23,8 @@ RUNNING = (
     "{white-space:pre-wrap;overflow-wrap:anywhere;padding:.7rem 1rem;"
     "border-radius:8px;background:rgba(127,127,127,.1);"
     "font:.875rem/1.6 'Source Code Pro','PingFang SC','Microsoft YaHei','Noto Sans CJK SC',monospace}"
-    ":is(.st-key-running_text,.st-key-code,.st-key-formula) [data-testid=stText] *{font:inherit;white-space:inherit}</style>"
+    ":is(.st-key-running_text,.st-key-code,.st-key-formula) [data-testid=stText] *"
+    "{font:inherit;white-space:inherit}</style>"
 )
 
 

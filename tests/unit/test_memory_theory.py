@@ -117,6 +117,11 @@ def test_the_budget_can_be_negative(utilisation, left):
     assert (capacity.blocks(room * GIB, 2 * 2**20) == 0) == (left < 0)
 
 
+def test_decimals_lose_no_block():
+    """E11: 0.7 · 24 − 14 − 1.5 − 0.3 is 1 GiB, though not in binary fractions: 512 blocks of 2 MiB."""
+    assert capacity.blocks(capacity.left_for_cache(24, 0.7, 14, 1.5, 0.3) * GIB, 2 * 2**20) == 512
+
+
 def test_the_floor_of_a_decode_pass():
     """An H100 (3.35 TB/s) reads 16.75 GB in 5 ms."""
     assert capacity.read_ms(16_000_000_000, 750_000_000, 3.35e12) == pytest.approx(5.0)

@@ -64,7 +64,7 @@ def engine(wanted: Wanted, gpu: Gpu) -> None:
             unset = {}
             if FIELDS[name] is None:
                 shown = f"{usual[name]:,.2f}" if isinstance(usual[name], float) else f"{usual[name]:,}"
-                unset = {"placeholder": t(NAME, "control_unset_as", value=shown)}
+                unset = {"placeholder": shown, "help": t(NAME, "control_unset_help")}
             given[name] = number(column, name, FIELDS[name], **unset)
     total, percent, resident, peak, other, block, longest, request = (
         usual[name] if given[name] is None else given[name] for name in names

@@ -16,6 +16,7 @@ from kvviz.ui import experiment
 from kvviz.ui.guard import guarded
 from kvviz.ui.language import t
 from kvviz.ui.memory_page.controls import NAME
+from kvviz.ui.page import RUNNING
 
 
 def literal(values: Mapping[str, object]) -> dict[str, object]:
@@ -32,7 +33,7 @@ def hero(held: Held) -> None:
     """The formula with this run's numbers, what was counted, and both within all that the run takes."""
     values = values_of(held)
     experiment.answer(NAME, "answer", **values)
-    st.html(experiment.RUNNING)
+    st.html(RUNNING)
     st.container(key="formula").text(t(NAME, "formula", **values))
     picture, side = st.columns([3.2, 1.6])
     with picture:
@@ -72,7 +73,8 @@ def carried(here: Wanted) -> None:
 @guarded
 def kinds(wanted: Wanted) -> None:
     values = literal(architectures.kinds_values(wanted))
-    experiment.chart(NAME, "kinds", architectures.kinds, architectures.kinds_table, wanted, values=values)
+    said = "kinds_answer_mha" if values["own"] == "MHA" else "kinds_answer"
+    experiment.chart(NAME, "kinds", architectures.kinds, architectures.kinds_table, wanted, values=values, answer=said)
 
 
 @guarded
