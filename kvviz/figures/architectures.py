@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from kvviz.figures import text
 from kvviz.figures.frame import between, frame
 from kvviz.figures.palette import palette
-from kvviz.figures.sizes import Words, exact, hatched, sideways, unit_of, wanted_values
+from kvviz.figures.sizes import Kept, Words, exact, hatched, kept_bars, sideways, unit_of, wanted_values
 from kvviz.records.architectures import Architecture
 from kvviz.records.sizes import Wanted
 from kvviz.theory.memory import human
@@ -35,24 +35,12 @@ def carried(wanted: Wanted, *, words: Words, dark: bool, models: Sequence[Archit
         height=110 + 20 * len(rows),
         bargap=0.25,
         margin={"l": 130, "r": 16, "t": 44, "b": 52},
-        barmode="overlay",
-        showlegend=True,
+        barmode="stack",
     )
-    for past in (False, True):
-        mine = [(i, m, n) for i, (m, n) in enumerate(rows) if m.past(wanted.positions) == past]
-        if not mine:
-            continue
-        figure.add_trace(
-            go.Bar(
-                y=[i for i, *_ in mine],
-                x=[n / size for *_, n in mine],
-                orientation="h",
-                name=words["past_column" if past else "within"],
-                marker=hatched(p, p.k_muted, p.k_text) if past else {"color": p.k, "line": {"width": 0}},
-                customdata=[exact(n) for *_, n in mine],
-                hovertemplate="%{customdata}<extra></extra>",
-            )
-        )
+    bars = [Kept(i, n / size, bool(m.latent), exact(n), past=m.past(wanted.positions)) for i, (m, n) in enumerate(rows)]
+    figure.add_traces(kept_bars(p, words, bars))
+    if any(bar.past for bar in bars):  # for the legend alone
+        figure.add_trace(go.Bar(y=[None], x=[None], name=words["past_column"], marker=hatched(p, p.background, p.text)))
     for i, (m, n) in enumerate(rows):
         own = m.name == wanted.model.name
         figure.add_annotation(
@@ -121,24 +109,13 @@ def kinds(wanted: Wanted, *, words: Words, dark: bool) -> go.Figure:
         p,
         x={**between(0, most / size * 1.3), "title": words["cache_in"].format(unit=unit), "tickformat": ","},
         y=sideways(p, [_kind_name(kind, m, words) for kind, m, *_ in rows]),
-        height=270,
+        height=290,
         bargap=0.3,
-        showlegend=False,
-        margin={"l": 250, "r": 16, "t": 16, "b": 52},
+        barmode="stack",
+        margin={"l": 250, "r": 16, "t": 44, "b": 52},
     )
-    figure.add_trace(
-        go.Bar(
-            y=list(range(len(rows))),
-            x=[n / size for *_, n, _ in rows],
-            orientation="h",
-            marker={
-                "color": [p.k if own else p.k_muted for *_, own in rows],
-                "line": {"color": p.text, "width": [2 if own else 0 for *_, own in rows]},
-            },
-            customdata=[exact(n) for *_, n, _ in rows],
-            hovertemplate="%{customdata}<extra></extra>",
-        )
-    )
+    bars = [Kept(i, n / size, bool(m.latent), exact(n), own=own) for i, (_, m, n, own) in enumerate(rows)]
+    figure.add_traces(kept_bars(p, words, bars))
     for i, (_, _, n, own) in enumerate(rows):
         said = f"<b>{human(n)}</b>   {words['as_is']}" if own else human(n)
         figure.add_annotation(

@@ -9,7 +9,8 @@ import plotly.graph_objects as go
 from kvviz.figures import text
 from kvviz.figures.frame import between, frame
 from kvviz.figures.palette import palette
-from kvviz.figures.sizes import Words, exact, hatched, sideways, wanted_values
+from kvviz.figures.sizes import Kept, Words, exact, hatched, kept_bars, sideways, wanted_values
+from kvviz.records.architectures import MOST_BATCH, MOST_POSITIONS
 from kvviz.records.gpus import Gpu
 from kvviz.records.sizes import Budget, Wanted, fit
 from kvviz.theory.memory import decimal, heads_a_gpu, human
@@ -38,9 +39,10 @@ def fits(wanted: Wanted, *, words: Words, dark: bool, gpus: Sequence[Gpu], chose
     cache = [max(0, min(f.cache, f.left)) / GIB for f in found]
     over = [max(0, f.weights + f.cache - f.gpu.memory_bytes) / GIB for f in found]
     beyond = [min(o, most - f.gpu.memory) for f, o in zip(found, over, strict=True)]
+    latent = bool(wanted.model.latent)
+    bars = [Kept(i, amount, latent, exact(f.cache)) for i, (f, amount) in enumerate(zip(found, cache, strict=True))]
     for name, amount, marker, bytes_of in (
         ("weights", weights, {"color": p.thrown, "line": {"color": p.text, "width": 1}}, lambda f: f.weights),
-        ("cache", cache, {"color": p.k, "line": {"color": p.text, "width": 1}}, lambda f: f.cache),
         ("beyond", beyond, hatched(p, p.wasted_ground, p.wasted), lambda f: f.weights + f.cache - f.gpu.memory_bytes),
     ):
         shown = [i for i in at if amount[i]]  # the edge of an empty bar would be a line
@@ -55,6 +57,8 @@ def fits(wanted: Wanted, *, words: Words, dark: bool, gpus: Sequence[Gpu], chose
                 hovertemplate=f"{words[name]}: %{{customdata}}<extra></extra>",
             )
         )
+        if name == "weights":  # the order of the stack
+            figure.add_traces(kept_bars(p, words, bars))
     for i, gpu in enumerate(gpus):
         figure.add_shape(
             type="rect", xref="x", yref="y", x0=0, x1=gpu.memory, y0=i - 0.36, y1=i + 0.36,
@@ -109,10 +113,15 @@ def fits_values(wanted: Wanted, gpu: Gpu) -> dict[str, object]:
         "cache": human(found.cache),
         "left": human(abs(found.left)),
         "free": human(abs(found.left - found.cache)),
-        "batch": text.count(found.batch),
-        "length": text.count(found.positions),
+        "batch": _up_to(found.batch, MOST_BATCH),
+        "length": _up_to(found.positions, MOST_POSITIONS),
         "read": "n/a" if found.read_ms is None else f"{text.milliseconds(found.read_ms)} ms",
     }
+
+
+def _up_to(n: int, most: int) -> str:
+    """A count; where kvviz looked no further (a window may let any length fit), as at least that."""
+    return f"≥ {n:,}" if n >= most else text.count(n)
 
 
 # A serving engine
@@ -136,9 +145,8 @@ def budget(of: Budget, *, words: Words, dark: bool) -> go.Figure:
     for name, amount, colour in asked:
         figure.add_trace(_part(words[name], amount, {"color": colour, "line": {"color": p.text, "width": 1}}, words))
     if of.room > 0:
-        figure.add_trace(
-            _part(words["for_cache"], of.room, {"color": p.k, "line": {"color": p.text, "width": 2}}, words)
-        )
+        for bar in kept_bars(p, words, [Kept(0, of.room, of.latent, f"{words['for_cache']}: {of.room:,.2f} GiB")]):
+            figure.add_trace(bar.update(width=0.5))
         figure.add_trace(_part(words["not_used"], of.memory - allowed, hatched(p, p.masked, p.masked_hatch), words))
     for x, word, ink in ((allowed, "allowed", p.text), (of.memory, "memory_end", p.muted)):
         figure.add_shape(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import plotly.graph_objects as go
 
@@ -16,7 +17,7 @@ from kvviz.theory.memory import decimal, human
 UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
 BATCHES = (1, 2, 4, 8, 16)
 POINTS = 64  # of a curve
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 Words = Mapping[str, str]
 
 
@@ -49,6 +50,44 @@ def hatched(p: Palette, ground: str, line: str) -> dict:
         "line": {"color": line, "width": 1},
         "pattern": {"shape": "/", "fgcolor": line, "bgcolor": ground, "size": 7, "solidity": 0.25},
     }
+
+
+class Kept(NamedTuple):
+    """One bar of what a cache keeps: its line, its length on the axis, and what a pointer reads."""
+
+    y: int
+    x: float
+    latent: bool  # MLA: one vector, neither K nor V
+    said: str
+    past: bool = False  # hatched
+    own: bool = True  # in full colour, outlined
+
+
+def kept_bars(p: Palette, words: Words, bars: Sequence[Kept]) -> list[go.Bar]:
+    """K and V as two halves, since they have one shape; a latent vector as one. To be stacked."""
+    found = []
+    for name, full, muted, latent in (("k", p.k, p.k_muted, False), ("v", p.v, p.v_muted, False),
+                                      ("latent_bar", p.q, p.q_muted, True)):  # fmt: skip
+        mine = [b for b in bars if b.latent == latent and b.x > 0]
+        if not mine:
+            continue
+        found.append(
+            go.Bar(
+                y=[b.y for b in mine],
+                x=[b.x if latent else b.x / 2 for b in mine],
+                orientation="h",
+                name=words[name],
+                marker={
+                    "color": [full if b.own and not b.past else muted for b in mine],
+                    "line": {"color": p.text, "width": [1 if b.own else 0 for b in mine]},
+                    "pattern": {"shape": ["/" if b.past else "" for b in mine], "fgcolor": p.text, "size": 7,
+                                "solidity": 0.2},
+                },
+                customdata=[b.said for b in mine],
+                hovertemplate="%{customdata}<extra></extra>",
+            )
+        )  # fmt: skip
+    return found
 
 
 # A run's own parts
@@ -178,7 +217,7 @@ def _lines(wanted: Wanted, by: str, words: Words) -> list[tuple[str, list[int], 
     ]
     if m.windowed:
         lines.append(
-            (words["no_window"].format(kept=wanted.kept.name),
+            (words["no_window"],
              [m.cache_bytes(n, wanted.kept, wanted.batch, windows=False) for n in lengths], False)
         )  # fmt: skip
     return lines
@@ -218,7 +257,11 @@ def growth(wanted: Wanted, *, words: Words, dark: bool, by: str) -> go.Figure:
                 y=[y / size for y in ys],
                 name=name,
                 mode="lines",
-                line={"color": p.k if chosen else p.muted, "width": 3.5 if chosen else 1.5, "dash": DASHES[i % 5]},
+                line={
+                    "color": p.k if chosen else p.muted,
+                    "width": 3.5 if chosen else 1.5,
+                    "dash": DASHES[i % len(DASHES)],
+                },
                 customdata=[exact(y) for y in ys],
                 hovertemplate=f"%{{x:,}}: %{{customdata}}<extra>{name}</extra>",
                 showlegend=False,

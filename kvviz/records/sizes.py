@@ -145,6 +145,7 @@ class Budget:
     token_bytes: int
     longest: int  # tokens of the longest request that is let in
     request: int  # tokens of a request as they come
+    latent: bool = False  # the model keeps MLA's vector
 
     @property
     def room(self) -> float:

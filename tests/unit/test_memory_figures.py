@@ -75,7 +75,7 @@ def test_a_window_makes_the_curve_flat():
     table = sizes.growth_table(mistral, words=WORDS, by="dtype")
     found = dict(zip(table["tokens (T)"], table["bf16 / fp16, bytes"], strict=True))
     assert found[4_096] == found[32_768] == 512 * 2**20
-    assert dict(zip(table["tokens (T)"], table["bf16 / fp16, no window, bytes"], strict=True))[32_768] == 4 * GIB
+    assert dict(zip(table["tokens (T)"], table["no window, bytes"], strict=True))[32_768] == 4 * GIB
 
 
 def test_one_length_on_all_models():
@@ -88,8 +88,13 @@ def test_one_length_on_all_models():
     past = dict(zip(table["model"], table["longer than the model was made for"], strict=True))
     assert past["GPT-2 XL"] == "yes" and past["GPT-3 175B"] == ""
     drawn = architectures.carried(dataclasses.replace(LLAMA, positions=2_048), models=models, **DRAWN)
-    assert [t.name for t in drawn.data] == ["within the model's own length", "longer than the model was made for"]
-    assert drawn.data[1].marker.pattern.shape == "/"
+    k, v, latent, sample = drawn.data
+    assert (k.name, v.name, sample.name) == ("K", "V", "longer than the model was made for")
+    assert len(k.y) == len(v.y) == 18 and len(latent.y) == 2  # DeepSeek-V2 and V3
+    at = list(k.y).index(table["model"].index("Llama-2-7B"))
+    assert k.x[at] == v.x[at] and k.customdata[at] == "1.00 GiB · 1,073,741,824 bytes"
+    hatched = {table["model"][y] for y, shape in zip(k.y, k.marker.pattern.shape, strict=True) if shape == "/"}
+    assert hatched == {"GPT-2 small", "GPT-2 medium", "GPT-2 large", "GPT-2 XL", "story-gpt2", "story-llama"}
 
 
 def test_kinds_of_attention_side_by_side():
@@ -101,7 +106,8 @@ def test_kinds_of_attention_side_by_side():
     assert names == ["mha", "gqa", "mqa", "mla"]
     assert [own for *_, own in architectures.kinds_of(PRESETS["deepseek-v3"])] == [False, False, False, True]
     assert [kind for kind, *_ in architectures.kinds_of(Architecture("one", 1, 1, 1, 8))] == ["mha", "mla"]
-    assert architectures.kinds(LLAMA, **DRAWN).data[0].x[1] == 1.0
+    k, v, latent = architectures.kinds(LLAMA, **DRAWN).data
+    assert (k.x[1] + v.x[1], latent.name, list(latent.y)) == (1.0, "MLA vector", [3])
 
 
 def test_what_fits_by_hand():
@@ -121,7 +127,8 @@ def test_what_fits_by_hand():
 def test_what_does_not_fit_is_hatched_and_said():
     big = dataclasses.replace(LLAMA, batch=16)
     drawn = capacity.fits(big, gpus=list(GPUS.values()), chosen=GPUS["l4"], **DRAWN)
-    beyond = drawn.data[2]
+    beyond = drawn.data[-1]
+    assert [t.name for t in drawn.data[:3]] == ["weights", "K", "V"]
     assert beyond.name == "does not fit" and beyond.marker.pattern.shape == "/"
     at = list(beyond.y).index(list(GPUS).index("l4"))
     assert beyond.x[at] == pytest.approx(16_060_522_496 / GIB + 16 - 24)
@@ -132,6 +139,11 @@ def test_what_does_not_fit_is_hatched_and_said():
     assert capacity.fits_values(LLAMA, GPUS["t4"])["case"] == "fits"  # 16 GiB hold 14.96 and 1.00, nothing else
     table = capacity.fits_table(big, words=WORDS, gpus=list(GPUS.values()), chosen=GPUS["l4"])
     assert table["largest batch"][list(GPUS).index("l4")] == 9
+
+
+def test_a_window_lets_any_length_fit():
+    mistral = dataclasses.replace(LLAMA, model=PRESETS["mistral-7b"])
+    assert capacity.fits_values(mistral, GPUS["h100"])["length"] == "≥ 10,000,000"
 
 
 def test_replicated_heads_are_said():
@@ -172,7 +184,7 @@ def test_a_budget_from_a_real_log():
 
 def test_a_budget_s_bar_shows_what_is_reserved_and_no_negative_part():
     fine, short = (capacity.budget(budget(utilisation=u), **DRAWN) for u in (0.9, 0.6))
-    assert [t.name for t in fine.data][3:] == ["for K and V", "not the engine's"]
+    assert [t.name for t in fine.data][3:] == ["K", "V", "not the engine's"]
     assert sum(t.x[0] for t in fine.data) == pytest.approx(24)
     assert len(short.data) == 3 and all(t.x[0] >= 0 for t in short.data)
     assert "allowed: 14.40 GiB" in noted(short)

@@ -71,7 +71,7 @@ def engine(wanted: Wanted, gpu: Gpu) -> None:
     )
     budget = Budget(
         wanted.key, float(total), int(percent) / 100, float(resident), float(peak), float(other), int(block),
-        wanted.model.token_bytes(wanted.kept), int(longest), int(request),
+        wanted.model.token_bytes(wanted.kept), int(longest), int(request), bool(wanted.model.latent),
     )  # fmt: skip
     values = capacity.budget_values(budget) | literal({"name": wanted.model.name, "kept": wanted.kept.name})
     st.markdown(t(NAME, f"engine_{budget.case}", **values))
