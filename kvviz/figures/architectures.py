@@ -37,7 +37,10 @@ def carried(wanted: Wanted, *, words: Words, dark: bool, models: Sequence[Archit
         margin={"l": 130, "r": 16, "t": 44, "b": 52},
         barmode="stack",
     )
-    bars = [Kept(i, n / size, bool(m.latent), exact(n), past=m.past(wanted.positions)) for i, (m, n) in enumerate(rows)]
+    bars = [
+        Kept(i, n / size, bool(m.latent), exact(n), m.past(wanted.positions), edge=m.name == wanted.model.name)
+        for i, (m, n) in enumerate(rows)
+    ]
     figure.add_traces(kept_bars(p, words, bars))
     if any(bar.past for bar in bars):  # for the legend alone
         figure.add_trace(go.Bar(y=[None], x=[None], name=words["past_column"], marker=hatched(p, p.background, p.text)))

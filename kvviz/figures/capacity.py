@@ -115,6 +115,7 @@ def fits_values(wanted: Wanted, gpu: Gpu) -> dict[str, object]:
         "free": human(abs(found.left - found.cache)),
         "batch": _up_to(found.batch, MOST_BATCH),
         "length": _up_to(found.positions, MOST_POSITIONS),
+        "experts": found.read_ms is None,
         "read": "n/a" if found.read_ms is None else f"{text.milliseconds(found.read_ms)} ms",
     }
 

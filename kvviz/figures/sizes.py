@@ -60,14 +60,16 @@ class Kept(NamedTuple):
     latent: bool  # MLA: one vector, neither K nor V
     said: str
     past: bool = False  # hatched
-    own: bool = True  # in full colour, outlined
+    own: bool = True  # in full colour
+    edge: bool = True  # outlined
 
 
 def kept_bars(p: Palette, words: Words, bars: Sequence[Kept]) -> list[go.Bar]:
-    """K and V as two halves, since they have one shape; a latent vector as one. To be stacked."""
+    """K and V as two halves, since they have one shape; a latent vector, from which both come, in both their colours.
+    To be stacked."""
     found = []
     for name, full, muted, latent in (("k", p.k, p.k_muted, False), ("v", p.v, p.v_muted, False),
-                                      ("latent_bar", p.q, p.q_muted, True)):  # fmt: skip
+                                      ("latent_bar", p.k, p.k_muted, True)):  # fmt: skip
         mine = [b for b in bars if b.latent == latent and b.x > 0]
         if not mine:
             continue
@@ -79,9 +81,14 @@ def kept_bars(p: Palette, words: Words, bars: Sequence[Kept]) -> list[go.Bar]:
                 name=words[name],
                 marker={
                     "color": [full if b.own and not b.past else muted for b in mine],
-                    "line": {"color": p.text, "width": [1 if b.own else 0 for b in mine]},
-                    "pattern": {"shape": ["/" if b.past else "" for b in mine], "fgcolor": p.text, "size": 7,
-                                "solidity": 0.2},
+                    "line": {"color": p.text, "width": [1 if b.own and b.edge else 0 for b in mine]},
+                    "pattern": {
+                        "shape": ["/" if b.past else "." if latent else "" for b in mine],
+                        "fgcolor": [p.text if b.past or not latent else p.v for b in mine],
+                        "bgcolor": [full if b.own and not b.past else muted for b in mine],
+                        "size": 7,
+                        "solidity": [0.2 if b.past else 0.5 for b in mine],
+                    },
                 },
                 customdata=[b.said for b in mine],
                 hovertemplate="%{customdata}<extra></extra>",
@@ -198,7 +205,7 @@ def grid(wanted: Wanted) -> list[int]:
     """Lengths of the curves: to twice the model's own, or further where more is asked for. With the length itself."""
     to = max(2 * wanted.model.trained, wanted.positions, 16)
     marks = {wanted.positions, wanted.model.trained or to, wanted.model.window or to}
-    return sorted({max(1, to * i // POINTS) for i in range(1, POINTS + 1)} | marks)
+    return sorted({max(1, to * i // POINTS) for i in range(POINTS + 1)} | marks)
 
 
 def _lines(wanted: Wanted, by: str, words: Words) -> list[tuple[str, list[int], bool]]:

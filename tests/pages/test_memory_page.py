@@ -103,6 +103,9 @@ def test_no_torch_is_needed():
         ({"memory_model": "deepseek-v2", "memory_gpus": "8"}, "each of the 8 GPUs holds all of it"),
         ({"memory_model": "llama-3-70b", "memory_gpus": "2"}, "each of the 2 GPUs holds 4 of the 8 KV heads"),
         ({"memory_model": "llama-3-70b"}, "**No cache fits.**"),
+        # (16,060,522,496 + 80 · 131,072) bytes at 3.35 TB/s
+        ({}, "takes at least 4.80 ms"),
+        ({"memory_model": "mixtral-8x7b", "memory_gpu": "h200"}, "reads some of its experts only"),
     ],
 )
 def test_a_link_puts_the_page_in_its_state(opened, query, said):

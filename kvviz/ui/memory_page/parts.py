@@ -84,6 +84,8 @@ def fits(wanted: Wanted, gpu: Gpu) -> None:
     st.markdown(t(NAME, f"fits_{values['case']}", **values))
     if values["case"] == "unknown":
         return
+    if values["case"] == "fits":
+        st.markdown(t(NAME, "fits_read_experts" if values["experts"] else "fits_read", **values))
     if wanted.gpus > 1:
         latent, short = bool(wanted.model.latent), wanted.gpus > wanted.model.kv_heads
         st.markdown(t(NAME, "split_latent" if latent else "split_short" if short else "split", **values))
