@@ -68,32 +68,35 @@ def kept_bars(p: Palette, words: Words, bars: Sequence[Kept]) -> list[go.Bar]:
     """K and V as two halves, since they have one shape; a latent vector, from which both come, in both their colours.
     To be stacked."""
     found = []
-    for name, full, muted, latent in (("k", p.k, p.k_muted, False), ("v", p.v, p.v_muted, False),
-                                      ("latent_bar", p.k, p.k_muted, True)):  # fmt: skip
-        mine = [b for b in bars if b.latent == latent and b.x > 0]
-        if not mine:
-            continue
-        found.append(
-            go.Bar(
-                y=[b.y for b in mine],
-                x=[b.x if latent else b.x / 2 for b in mine],
-                orientation="h",
-                name=words[name],
-                marker={
-                    "color": [full if b.own and not b.past else muted for b in mine],
-                    "line": {"color": p.text, "width": [1 if b.own and b.edge else 0 for b in mine]},
-                    "pattern": {
-                        "shape": ["/" if b.past else "." if latent else "" for b in mine],
-                        "fgcolor": [p.text if b.past or not latent else p.v for b in mine],
-                        "bgcolor": [full if b.own and not b.past else muted for b in mine],
-                        "size": 7,
-                        "solidity": [0.2 if b.past else 0.5 for b in mine],
+    kinds = (("k", p.k, p.k_muted, False), ("v", p.v, p.v_muted, False), ("latent_bar", p.k, p.k_muted, True))
+    for name, full, muted, latent in kinds:
+        named = False
+        # A trace a look: Plotly takes no colour of a pattern where the bars of a trace differ in colour.
+        for own, past in ((True, False), (True, True), (False, False), (False, True)):
+            mine = [b for b in bars if (b.latent, b.own, b.past) == (latent, own, past) and b.x > 0]
+            if not mine:
+                continue
+            colour = full if own and not past else muted
+            dots = {"shape": ".", "fgcolor": p.v if own else p.v_muted, "bgcolor": colour, "size": 6, "solidity": 0.45}
+            lines = {"shape": "/", "fgcolor": p.text, "bgcolor": colour, "size": 7, "solidity": 0.2}
+            found.append(
+                go.Bar(
+                    y=[b.y for b in mine],
+                    x=[b.x if latent else b.x / 2 for b in mine],
+                    orientation="h",
+                    name=words[name],
+                    legendgroup=name,
+                    showlegend=not named,
+                    marker={
+                        "color": colour,
+                        "line": {"color": p.text, "width": [1 if own and b.edge else 0 for b in mine]},
+                        "pattern": lines if past else dots if latent else None,
                     },
-                },
-                customdata=[b.said for b in mine],
-                hovertemplate="%{customdata}<extra></extra>",
+                    customdata=[b.said for b in mine],
+                    hovertemplate="%{customdata}<extra></extra>",
+                )
             )
-        )  # fmt: skip
+            named = True
     return found
 
 

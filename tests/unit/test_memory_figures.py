@@ -88,13 +88,21 @@ def test_one_length_on_all_models():
     past = dict(zip(table["model"], table["longer than the model was made for"], strict=True))
     assert past["GPT-2 XL"] == "yes" and past["GPT-3 175B"] == ""
     drawn = architectures.carried(dataclasses.replace(LLAMA, positions=2_048), models=models, **DRAWN)
-    k, v, latent, sample = drawn.data
-    assert (k.name, v.name, sample.name) == ("K", "V", "longer than the model was made for")
-    assert len(k.y) == len(v.y) == 18 and len(latent.y) == 2  # DeepSeek-V2 and V3
+    k, k_past, v, v_past, latent, sample = drawn.data
+    assert [t.name for t in drawn.data] == ["K", "K", "V", "V", "MLA vector", "longer than the model was made for"]
+    assert [t.showlegend for t in drawn.data[:5]] == [True, False, True, False, True]
+    assert len(k.y) == len(v.y) == 12 and len(k_past.y) == len(v_past.y) == 6 and len(latent.y) == 2  # DeepSeek-V2, V3
     at = list(k.y).index(table["model"].index("Llama-2-7B"))
     assert k.x[at] == v.x[at] and k.customdata[at] == "1.00 GiB · 1,073,741,824 bytes"
-    hatched = {table["model"][y] for y, shape in zip(k.y, k.marker.pattern.shape, strict=True) if shape == "/"}
-    assert hatched == {"GPT-2 small", "GPT-2 medium", "GPT-2 large", "GPT-2 XL", "story-gpt2", "story-llama"}
+    assert k_past.marker.pattern.shape == v_past.marker.pattern.shape == sample.marker.pattern.shape == "/"
+    assert {table["model"][y] for y in k_past.y} == {
+        "GPT-2 small",
+        "GPT-2 medium",
+        "GPT-2 large",
+        "GPT-2 XL",
+        "story-gpt2",
+        "story-llama",
+    }
 
 
 def test_kinds_of_attention_side_by_side():
@@ -106,8 +114,8 @@ def test_kinds_of_attention_side_by_side():
     assert names == ["mha", "gqa", "mqa", "mla"]
     assert [own for *_, own in architectures.kinds_of(PRESETS["deepseek-v3"])] == [False, False, False, True]
     assert [kind for kind, *_ in architectures.kinds_of(Architecture("one", 1, 1, 1, 8))] == ["mha", "mla"]
-    k, v, latent = architectures.kinds(LLAMA, **DRAWN).data
-    assert (k.x[1] + v.x[1], latent.name, list(latent.y)) == (1.0, "MLA vector", [3])
+    k, _, v, _, latent = architectures.kinds(LLAMA, **DRAWN).data
+    assert (k.x[0] + v.x[0], list(k.y), latent.name, list(latent.y)) == (1.0, [1], "MLA vector", [3])
 
 
 def test_what_fits_by_hand():
