@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qs, quote, urlencode
 
+from kvviz.records.architectures import FORMATS, MOST, MOST_BATCH, MOST_POSITIONS
+from kvviz.records.gpus import GPUS
+from kvviz.records.presets import PRESETS
 from kvviz.records.source import STATIONS
 
 LANGUAGE_NAMES = {"en": "English", "zh": "中文"}  # as the language control shows them, and as its query value
@@ -23,9 +26,9 @@ WHOLE = {"top_k": (0, 1000), "seed": (0, 2**31 - 1), "new": (1, MAX_NEW)}
 REAL = {"temperature": (0.0, 2.0), "top_p": (0.05, 1.0)}
 CHOICE = {"compare": ("true", "false"), "presenter": ("true", "false"), "lang": tuple(LANGUAGE_NAMES.values())}
 PLACE = ("step", "layer", "head")
-# What single pages have of their own, unset or: a whole number (least, greatest), or one of a few words, or any text
-# of so many characters at most.
-Field = tuple[int, int] | tuple[str, ...] | int
+# What single pages have of their own, unset or: a whole number (least, greatest), a number where both are written with
+# a point, one of a few words, or any text of so many characters at most.
+Field = tuple[int, int] | tuple[float, float] | tuple[str, ...] | int
 OWN: Mapping[str, Mapping[str, Field]] = {
     "attention": {
         "attention_order": ("place", "previous", "first", "itself", "entropy", "induction"),
@@ -48,6 +51,30 @@ OWN: Mapping[str, Mapping[str, Field]] = {
     },
     "source": {"station": STATIONS},
     "race": {"race_P": (1, 1023), "race_N": (1, MAX_NEW), "race_repeats": (1, 25)},
+    "memory": {
+        "memory_model": ("run", *PRESETS, "own", "config"),
+        "memory_T": (1, MOST_POSITIONS),
+        "memory_B": (1, MOST_BATCH),
+        "memory_kv": tuple(FORMATS),
+        "memory_by": ("dtype", "batch"),
+        "memory_L": (0, MOST["layers"]),  # zero gets a sentence
+        "memory_H": (0, MOST["heads"]),
+        "memory_Hkv": (0, MOST["kv_heads"]),
+        "memory_D": (0, MOST["head_dim"]),
+        "memory_window": (0, MOST["window"]),
+        "memory_millions": (0, 100_000_000),
+        "memory_gpu": tuple(GPUS),
+        "memory_gpus": (1, 1024),
+        "memory_weights": tuple(FORMATS),
+        "memory_total": (0.0, 100_000.0),
+        "memory_percent": (1, 100),
+        "memory_resident": (0.0, 100_000.0),
+        "memory_peak": (0.0, 100_000.0),
+        "memory_other": (0.0, 100_000.0),
+        "memory_block": (1, 1024),
+        "memory_longest": (1, MOST_POSITIONS),
+        "memory_request": (1, MOST_POSITIONS),
+    },
 }
 
 
@@ -116,7 +143,7 @@ def read_place(values: Mapping[str, str]) -> tuple[Place, list[Note]]:
     return Place(**found), notes
 
 
-def own(page: str, values: Mapping[str, str]) -> dict[str, int | str]:
+def own(page: str, values: Mapping[str, str]) -> dict[str, int | float | str]:
     """A page's own settings in a query, as far as they can be used."""
     fields = OWN.get(page, {})
     found = {name: _read(values[name], field) for name, field in fields.items() if name in values}
@@ -133,16 +160,17 @@ def check_own(page: str, values: Mapping[str, str]) -> list[Note]:
         elif isinstance(field[0], str):
             notes.append(Note("note_own_choice", told | {"choices": ", ".join(map(str, field))}))
         else:
-            notes.append(Note("note_own_range", told | {"least": f"{field[0]:,}", "greatest": f"{field[1]:,}"}))
+            section = "note_own_real" if isinstance(field[0], float) else "note_own_range"
+            notes.append(Note(section, told | {"least": f"{field[0]:,}", "greatest": f"{field[1]:,}"}))
     return notes
 
 
-def _read(text: str, field: Field) -> int | str | None:
+def _read(text: str, field: Field) -> int | float | str | None:
     if isinstance(field, int):
         return text if len(text) <= field else None
     if isinstance(field[0], str):
         return text if text in field else None
-    number = whole(text)
+    number = real(text) if isinstance(field[0], float) else whole(text)
     return number if number is not None and field[0] <= number <= field[1] else None
 
 

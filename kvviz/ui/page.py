@@ -19,11 +19,12 @@ from kvviz.ui.player import View
 LAST = 10**6  # as a step: the run's last one
 SAYS_SECONDS = 1.0
 RUNNING = (
-    "<style>:is(.st-key-running_text,.st-key-code) [data-testid=stText]"
+    "<style>:is(.st-key-running_text,.st-key-code,.st-key-formula) [data-testid=stText]"
     "{white-space:pre-wrap;overflow-wrap:anywhere;padding:.7rem 1rem;"
     "border-radius:8px;background:rgba(127,127,127,.1);"
     "font:.875rem/1.6 'Source Code Pro','PingFang SC','Microsoft YaHei','Noto Sans CJK SC',monospace}"
-    ":is(.st-key-running_text,.st-key-code) [data-testid=stText] *{font:inherit;white-space:inherit}</style>"
+    ":is(.st-key-running_text,.st-key-code,.st-key-formula) [data-testid=stText] *"
+    "{font:inherit;white-space:inherit}</style>"
 )
 
 

@@ -1,0 +1,102 @@
+"""The hero, the growth of a cache, one length on many models, kinds of attention, and what fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from kvviz import lessons
+from kvviz.figures import architectures, capacity, sizes
+from kvviz.records.architectures import Architecture
+from kvviz.records.gpus import GPUS, Gpu
+from kvviz.records.presets import PRESETS
+from kvviz.records.sizes import Held, Wanted
+from kvviz.ui import experiment
+from kvviz.ui.guard import guarded
+from kvviz.ui.language import t
+from kvviz.ui.memory_page.controls import NAME
+from kvviz.ui.page import RUNNING
+
+
+def literal(values: Mapping[str, object]) -> dict[str, object]:
+    """Names of models as code: a pasted config says what it likes."""
+    names = ("name", "least", "most", "model")
+    return {k: lessons.literal(str(v)) if k in names else v for k, v in values.items()}
+
+
+def values_of(held: Held) -> dict[str, object]:
+    return literal(sizes.parts_values(held) | {"model": held.model.name})
+
+
+def hero(held: Held) -> None:
+    """The formula with this run's numbers, what was counted, and both within all that the run takes."""
+    values = values_of(held)
+    experiment.answer(NAME, "answer", **values)
+    st.html(RUNNING)
+    st.container(key="formula").text(t(NAME, "formula", **values))
+    picture, side = st.columns([3.2, 1.6])
+    with picture:
+        experiment.chart(NAME, "parts", sizes.parts, sizes.parts_table, held, values=values, answer="")
+    with side:
+        labels = ("counted", "formula", "token", "share", "tensors")
+        rows = [(t(NAME, f"fact_{name}"), t(NAME, f"fact_{name}_value", **values)) for name in labels]
+        experiment.facts(NAME, rows, t(NAME, "facts_title"))
+
+
+@guarded
+def growth(wanted: Wanted) -> None:
+    """Bytes with length, a line for each precision or batch."""
+    m, values = wanted.model, literal(sizes.wanted_values(wanted))
+    kind = "latent" if m.latent else "window" if m.windowed else "plain"
+    st.markdown(t(NAME, f"size_{kind}", **values))
+    if m.past(wanted.positions):
+        st.warning(t(NAME, "past", **values))
+    by = experiment.choice(NAME, "memory_by", "dtype") or "dtype"
+    experiment.chart(
+        NAME, "growth", sizes.growth, sizes.growth_table, wanted, values=values, answer=f"growth_answer_{by}", by=by
+    )
+
+
+@guarded
+def carried(here: Wanted) -> None:
+    """This run's tokens in every preset."""
+    models: list[Architecture] = [*PRESETS.values()]
+    if here.model.name not in {m.name for m in models}:
+        models.append(here.model)
+    values = literal(architectures.carried_values(here, models))
+    experiment.chart(
+        NAME, "carried", architectures.carried, architectures.carried_table, here, values=values, models=models
+    )
+
+
+@guarded
+def kinds(wanted: Wanted) -> None:
+    values = literal(architectures.kinds_values(wanted))
+    said = "kinds_answer_mha" if values["own"] == "MHA" else "kinds_answer"
+    experiment.chart(NAME, "kinds", architectures.kinds, architectures.kinds_table, wanted, values=values, answer=said)
+
+
+@guarded
+def fits(wanted: Wanted, gpu: Gpu) -> None:
+    """Weights and cache on GPUs, with the largest batch and the longest text."""
+    values = literal(capacity.fits_values(wanted, gpu))
+    st.markdown(t(NAME, f"fits_{values['case']}", **values))
+    if values["case"] == "unknown":
+        return
+    if values["case"] == "fits":
+        st.markdown(t(NAME, "fits_read_experts" if values["experts"] else "fits_read", **values))
+    if wanted.gpus > 1:
+        latent, short = bool(wanted.model.latent), wanted.gpus > wanted.model.kv_heads
+        st.markdown(t(NAME, "split_latent" if latent else "split_short" if short else "split", **values))
+    experiment.chart(
+        NAME,
+        "fits",
+        capacity.fits,
+        capacity.fits_table,
+        wanted,
+        values=values,
+        answer="",
+        gpus=list(GPUS.values()),
+        chosen=gpu,
+    )

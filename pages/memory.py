@@ -1,0 +1,49 @@
+"""What the cache takes: the formula with this run's numbers, and the same for other models, GPUs and engines."""
+
+import dataclasses
+
+import streamlit as st
+
+from kvviz.records.sizes import of_run
+from kvviz.ui import experiment, memory_page, page, shell, state
+from kvviz.ui.language import t
+
+NAME = "memory"
+
+
+def part(name: str) -> None:
+    st.subheader(t(NAME, f"{name}_heading"), anchor=False)
+    st.markdown(t(NAME, f"{name}_says"))
+
+
+shell.heading(NAME)
+run = state.current_run()
+held = of_run(run)
+values = memory_page.values_of(held)
+memory_page.hero(held)
+experiment.tries(
+    NAME,
+    [
+        experiment.Try("llama", lambda: memory_page.take(memory_T=8_192)),
+        experiment.Try("window", lambda: memory_page.take(memory_model="mistral-7b", memory_T=32_768)),
+        experiment.Try("mla", lambda: memory_page.take(memory_model="deepseek-v3", memory_T=32_768)),
+    ],
+)
+experiment.proofs(NAME, held.checks, **values)
+experiment.read(NAME, **values)
+part("model")
+wanted = memory_page.asked(run)
+memory_page.growth(wanted)
+part("kinds")
+memory_page.kinds(wanted)
+part("carried")
+memory_page.carried(dataclasses.replace(wanted, positions=run.length, batch=1))
+part("fits")
+wanted, gpu = memory_page.configured(wanted)
+memory_page.fits(wanted, gpu)
+part("engine")
+memory_page.cases()
+memory_page.engine(wanted, gpu)
+experiment.code(NAME, **values)
+experiment.questions(NAME, **values)
+page.onward(NAME)
