@@ -5,7 +5,7 @@ import dataclasses
 import streamlit as st
 
 from kvviz.records.sizes import of_run
-from kvviz.ui import experiment, memory_page, page, shell, state
+from kvviz.ui import experiment, memory_page, page, request, shell, state
 from kvviz.ui.language import t
 
 NAME = "memory"
@@ -17,6 +17,7 @@ def part(name: str) -> None:
 
 
 shell.heading(NAME)
+request.take_own(NAME)
 run = state.current_run()
 held = of_run(run)
 values = memory_page.values_of(held)

@@ -72,7 +72,8 @@ def run(page: st.Page) -> None:
         _read_link(entries)
     with st.sidebar:
         guarded(sidebar)(entries, name, _start_link if request.arrived() else lambda entry: None)
-    st.html(SIDEBAR + NARROW)
+    st.html(SIDEBAR)
+    st.html(NARROW)
     if bool(state.value("presenter")):
         st.html(PRESENTER)
     request.settle()

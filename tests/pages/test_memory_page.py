@@ -13,6 +13,7 @@ from reading import components, outside_code, text_of
 
 from kvviz import lessons
 from kvviz.records import storage
+from kvviz.records.architectures import FORMATS
 from kvviz.ui import experiment, links, memory_page
 
 pytestmark = pytest.mark.usefixtures("no_models")
@@ -222,3 +223,11 @@ def test_runs_of_other_sizes_are_shown(opened, case):
     assert f"{run.steps[-1].kv_bytes:,}" in text_of(app)
     interpreted = outside_code(text_of(app))
     assert all(markup not in interpreted for markup in ("<b>", "<script>", "$x$", ":smile:", "[z](w)", "*y*", "<i>"))
+
+
+def test_a_choice_that_the_browser_kept_is_read(opened):
+    """After a reload the browser tells the text of the list's line, before there is a list to find it in."""
+    app = opened("memory", state={"memory_weights": "int4"})
+    by_name = opened("memory", state={"memory_weights": FORMATS["int4"].name})
+    assert not by_name.exception and [e.value for e in by_name.error] == []
+    assert FORMATS["int4"].name != "int4" and text_of(by_name) == text_of(app)

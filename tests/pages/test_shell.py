@@ -270,15 +270,6 @@ def test_the_language_of_a_link_stays_on_all_pages(opened, starts, query, langua
     assert app.title[0].value == lessons.text(language, "home", "title")
 
 
-def test_a_browser_that_says_nothing_of_the_language_changes_none(opened, starts):
-    """Drawn late, the control says that nothing is chosen; its own start is what the link named."""
-    app = opened("prefill", lang="zh")
-    assert app.button_group("lang").value == "中文"
-    app.session_state.lang = None
-    app.run()
-    assert app.title[0].value == lessons.text("zh", "prefill", "title")
-
-
 def test_choosing_a_language_changes_the_page_and_keeps_the_prompt(opened, starts):
     app = opened("home")
     app.text_area("prompt").set_value("abc").run()

@@ -42,12 +42,12 @@ def take(**chosen: object) -> None:
 
 def number(where: st.delta_generator.DeltaGenerator, name: str, default: float | None, **more: object) -> float | None:
     """A number of the page; its limits are the link's."""
+    st.session_state.setdefault(name, default)
     return where.number_input(
         t(NAME, f"control_{name.removeprefix('memory_')}"),
         *OWN[name],
-        default,
+        None if default is None else "min",
         key=name,
-        bind="query-params",
         persist_state="session",
         **more,
     )
@@ -58,7 +58,9 @@ def pick(where: st.delta_generator.DeltaGenerator, name: str, default: str, show
     given = links.own(NAME, request.query_values()).get(name)
     if given is not None and st.session_state.get(f"kv_took_{name}") != given:  # once: then the control speaks
         st.session_state[name] = st.session_state[f"kv_took_{name}"] = given
-    st.session_state.setdefault(name, default)
+    held = st.session_state.get(name)
+    if held not in OWN[name]:  # after a reload the browser tells the text of the line
+        st.session_state[name] = next((each for each in OWN[name] if shown(each) == held), default)
     label = t(NAME, f"control_{name.removeprefix('memory_')}")
     return where.selectbox(label, OWN[name], format_func=shown, key=name, persist_state="session")
 
@@ -71,7 +73,9 @@ def asked(run: Run) -> Wanted:
     B = number(batch, "memory_B", 1)
     precision = pick(kept, "memory_kv", "half", lambda key: FORMATS[key].name)
     model = _model(run, kind)
-    weights = FORMATS[st.session_state.get("memory_weights") or "half"]  # its own control comes further down
+    # These two have their controls further down.
+    held = st.session_state.get("memory_weights")
+    weights = next((f for key, f in FORMATS.items() if held in (key, f.name)), FORMATS["half"])
     gpus = int(st.session_state.get("memory_gpus") or 1)
     positions, several = int(T or run.length), int(B or 1)
     checked_request(positions, several)
