@@ -30,7 +30,7 @@ from kvviz.ui import charts, links, request, state, warm
 from kvviz.ui.experimenter import Experimenter, State, Wish, Work
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, has, t
-from kvviz.ui.page import RUNNING
+from kvviz.ui.page import RUNNING, asked_everywhere
 
 POLL_SECONDS = 0.3
 COMING_SECONDS = 1.0  # while a model loads: each look takes time from the imports
@@ -336,6 +336,8 @@ def questions(page: str, **values: object) -> None:
         if section.startswith("q_") and f"{section}_a" in found:
             with st.expander(t(page, section, **values)):
                 st.markdown(t(page, f"{section}_a", **values))
+    run = state.current_run()
+    asked_everywhere(page, run, state.view(run))
 
 
 def token(run: Run, token_id: int) -> str:

@@ -168,6 +168,26 @@ def questions(name: str, run: Run, view: View) -> None:
             answer = own if own in found and windowed(run, view) else f"{section}_a"
             with st.expander(t(name, section, **values)):
                 st.markdown(t(name, answer, **values))
+    asked_everywhere(name, run, view)
+
+
+# What everybody asks, and which of it a page has not answered in its own words.
+FIVE = {
+    "problem": ("rope", "mask", "prefill"),
+    "allowed": ("rope", "mask", "prefill"),
+    "attention": ("no_q", "changed", "rope"),
+    "positions": ("no_q", "changed", "mask", "prefill"),
+    "source": ("rope", "mask"),
+}
+
+
+def asked_everywhere(name: str, run: Run, view: View) -> None:
+    """The questions of five.md that the page called `name` has not answered itself, with this step's numbers."""
+    values = facts(run, view)
+    ends = {"rope": f"_{run.model.positions}", "mask": "_window" if windowed(run, view) else ""}
+    for question in FIVE.get(name, ()):
+        with st.expander(t("five", f"q_{question}")):
+            st.markdown(t("five", f"q_{question}_a{ends.get(question, '')}", **values))
 
 
 def windowed(run: Run, view: View) -> bool:
