@@ -1,4 +1,5 @@
-"""Measures this machine: what capture costs, a whole run against transformers' own, a new token, and the race.
+"""Measures this machine: what capture costs, a whole run against transformers' own, a new token, the race, and the
+ladder of ways to run a model beside the least time that this device could take.
 
 Everything to be compared is interleaved round by round in alternating order; load and warm-up are left out, and
 figures are medians with quartiles. Runs without Streamlit.
@@ -21,15 +22,19 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from kvviz.engine import ladder as _ladder
 from kvviz.engine.race import race
 from kvviz.engine.session import Session
 from kvviz.engine.timing import timed
 from kvviz.models.loading import LoadedModel, load, random_gpt2_small
 from kvviz.records import Run
 from kvviz.records.race import Spread
+from kvviz.theory import roofline
 
 PROMPT = "Once upon a time there was an old man who lived in a little house by the wood with his wife and a cat. "
 CAPTURE_LIMIT, RUN_LIMIT = 1.2, 1.05
+JOBS = ("capture", "run", "token", "race", "figures", "ladder")
+LANES = tuple(",".join(rung) for rung in _ladder.RUNGS)
 ROUNDS = 7
 STEPS = 8  # decode steps a round
 FIGURE_STEPS = 20
@@ -40,12 +45,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and no long race at GPT-2 small's size")
     parser.add_argument("--device", help="cpu, cuda, cuda:1, mps (default: KVVIZ_DEVICE, else the best there is)")
     parser.add_argument("--dtype", help="float32, float16 or bfloat16 (default: KVVIZ_DTYPE, else float32)")
-    parser.add_argument("--only", choices=("capture", "run", "token", "race", "figures"), action="append")
+    parser.add_argument("--only", choices=JOBS, action="append")
+    parser.add_argument("--model", help="the ladder's model, by its name (default: random weights, GPT-2 small's size)")
+    parser.add_argument("--lanes", nargs="+", choices=LANES, default=LANES, help="of the ladder (default: all)")
+    parser.add_argument("--prompt-tokens", type=_from(1), default=256, help="of the ladder (default 256)")
+    parser.add_argument("--new-tokens", type=_from(2), default=128, help="of the ladder, 2 or more (default 128)")
+
+
+def _from(least: int) -> Callable[[str], int]:
+    """A whole number from `least` up, for argparse."""
+
+    def number(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} up")
+        return int(text)
+
+    return number
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Prints a table; exit status 0 also when a target is missed: a busy machine is not a fault."""
-    wanted = set(chosen.only or ("capture", "run", "token", "race", "figures"))
+    wanted = set(chosen.only or JOBS)
     rounds = 5 if chosen.quick else ROUNDS
     where = {"device": chosen.device, "dtype": chosen.dtype}
     story, small = load("story-gpt2", **where), random_gpt2_small(**where)
@@ -60,6 +80,7 @@ def run(chosen: argparse.Namespace) -> int:
         ("token", lambda: [new_token(model, rounds) for model in (story, small)]),
         ("race", lambda: races(story, small, quick=chosen.quick)),
         ("figures", lambda: figures(story)),
+        ("ladder", lambda: ladder(load(chosen.model, **where) if chosen.model else small, chosen)),
     ):
         if name in wanted:
             found[name] = job()
@@ -248,6 +269,51 @@ def figures(model: LoadedModel, P: int = 9, N: int = 100) -> list[dict]:
         _show(name, f"{_ms(spread)}   slowest {max(times):.0f} ms   JSON up to {max(sizes):,} bytes")
         found.append({"figure": name, "ms": spread._asdict(), "slowest_ms": max(times), "json_bytes": max(sizes)})
     return found
+
+
+def ladder(model: LoadedModel, chosen: argparse.Namespace) -> dict:
+    """Every lane's time a token, against `generate` and against the floor that bytes and arithmetic set."""
+    P, N = chosen.prompt_tokens, chosen.new_tokens
+    named = [rung for rung, lane in zip(_ladder.RUNGS, LANES, strict=True) if lane in chosen.lanes]
+    print(f"Ladder, {P} + {N} tokens, {model.facts.name}; transformers' own module and kernels")
+    found = _ladder.climb(model, PROMPT, P, N, rungs=named, rounds=_ladder.ROUNDS)
+    rates, floor = found.rates, found.floor_ms
+    _show("bandwidth of a copy, measured", f"{rates.bandwidth.median / 1e9:8.1f} GB/s")
+    _show("matrix product, measured", f"{rates.flop_rate.median / 1e9:8.1f} GFLOP/s")
+    _show("floor, the middle token", f"{floor:8.2f} ms: {found.moved:,} bytes, {found.flops:,} FLOP")
+    lanes = {}
+    for rung in found.rungs:
+        ttft, tpot = Spread.of(rung.ttft), Spread.of(rung.tpot)
+        share = roofline.share(found.moved, tpot.median, rates.bandwidth.median)
+        more = f"   TTFT {ttft.median:.1f} ms"
+        if rung.cache != "none":
+            more += (
+                f"   {tpot.median / floor:.2f} x the floor, {100 * share:.0f} % of the bandwidth, {rung.held:,} bytes"
+            )
+        _show(f"{rung.name}: a later token (TPOT)", _ms(tpot) + more)
+        lanes[rung.name] = {"ttft_ms": ttft._asdict(), "tpot_ms": tpot._asdict(), "held_bytes": rung.held}
+    _show("generate: a later token", _ms(Spread.of(found.generate)))
+    if any(rung.cache != "none" for rung in found.rungs):
+        _show(f"fastest ({found.fastest.name}) / generate", _target(found.to_generate, RUN_LIMIT))
+    _show("concatenation copies, by the formula", f"{found.copied:,} bytes; the passes write {found.written:,}")
+    same = all((rung.chosen == found.rungs[0].chosen).all() for rung in found.rungs)
+    _show("tokens", "equal in all lanes" if same else "NOT equal in all lanes")
+    return {
+        "model": model.facts.name,
+        "P": P,
+        "N": N,
+        "rounds": len(found.generate),
+        "bandwidth_bytes_s": rates.bandwidth._asdict(),
+        "flop_rate": rates.flop_rate._asdict(),
+        "floor_ms": floor,
+        "moved_bytes": found.moved,
+        "flops": found.flops,
+        "lanes": lanes,
+        "generate_ms": Spread.of(found.generate)._asdict(),
+        "copied_bytes": found.copied,
+        "written_bytes": found.written,
+        "same_tokens": same,
+    }
 
 
 def _report(model: LoadedModel, times: dict[str, np.ndarray], ratio: Spread, limit: float) -> dict:

@@ -9,7 +9,7 @@ import functools
 import inspect
 
 import torch
-from transformers import DynamicCache
+from transformers import DynamicCache, StaticCache
 
 Cache = DynamicCache  # the type, for annotations elsewhere
 
@@ -29,18 +29,24 @@ def new_cache() -> Cache:
     return DynamicCache()
 
 
+def preallocated(module: torch.nn.Module, positions: int) -> StaticCache:
+    """An empty cache with room for so many positions, allocated with the first pass. It never grows, and attention
+    reads all of its rows, the empty ones under the mask."""
+    return StaticCache(config=module.config, max_cache_len=positions)
+
+
 def forward(
     module: torch.nn.Module,
     ids: torch.Tensor,
     positions: torch.Tensor,
-    mask: torch.Tensor | dict[str, torch.Tensor],
-    cache: Cache | None,
+    mask: torch.Tensor | dict[str, torch.Tensor] | None,
+    cache: Cache | StaticCache | None,
     keep: int = 1,
 ) -> torch.Tensor:
     """Logits of the last `keep` rows (0: all). ids, positions (1, Tq); mask (1, 1, Tq, T) -> (1, keep, V).
 
-    A model that mixes kinds of layers takes a mask for each kind, by its name.
-    The cache, if any, grows in place. Without one nothing is kept.
+    Without a mask transformers makes its own. A model that mixes kinds of layers takes a mask for each kind, by
+    its name. The cache, if any, grows in place. Without one nothing is kept.
     """
     carried = {} if cache is None else {argument_name(type(module)): cache}
     out = module(

@@ -66,3 +66,14 @@ def human(n: int | None) -> str:
         return f"{n:,} bytes"
     digits = 2 if value < 10 else 1 if value < 100 else 0
     return f"{value:,.{digits}f} {unit}"
+
+
+def written_after_prefill(N: int, token_bytes: int) -> int:
+    """Bytes of K and V that the N - 1 passes after prefill add: one position each."""
+    return (N - 1) * token_bytes
+
+
+def copied_by_concatenation(P: int, N: int, token_bytes: int) -> int:
+    """Bytes of older rows that a cache grown by concatenation copies along: all t of them before each append,
+    t = P .. P+N-2."""
+    return sum(range(P, P + N - 1)) * token_bytes

@@ -1,0 +1,39 @@
+"""What this device can do at best, measured: bytes a second of a copy, operations a second of a matrix product."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from kvviz.engine.timing import timed
+from kvviz.records.ladder import Rates
+from kvviz.records.race import Spread
+
+ROUNDS = 7
+COPIED = 2**28  # bytes of the tensor that is copied: far more than a processor's caches hold
+SIDE = {"cpu": 1024}  # rows and columns of the matrices; elsewhere 8192
+SIDE_ELSEWHERE = 8192
+
+
+@torch.inference_mode()
+def measure(device: torch.device, dtype: torch.dtype, *, rounds: int = ROUNDS, copied: int = COPIED) -> Rates:
+    """The copy counts its bytes twice, read and written. A product of n × n matrices is 2 · n³ operations.
+
+    Both are done once untimed, then `rounds` times in turn.
+    """
+    n = SIDE.get(device.type, SIDE_ELSEWHERE)
+    source = torch.ones(copied, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    a = torch.ones(n, n, dtype=dtype, device=device)
+    b, product = a.clone(), torch.empty_like(a)
+    bytes_s, flops_s = [], []
+    for i in range(rounds + 1):
+        with timed(device) as watch:
+            target.copy_(source)
+        moved = 2 * copied / (watch.ms / 1000)
+        with timed(device) as watch:
+            torch.mm(a, b, out=product)
+        if i:
+            bytes_s.append(moved)
+            flops_s.append(2 * n**3 / (watch.ms / 1000))
+    return Rates(Spread.of(np.array(bytes_s)), Spread.of(np.array(flops_s)))
