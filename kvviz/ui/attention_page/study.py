@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import streamlit as st
 
 from kvviz.figures import text
 from kvviz.records import Check, Run
-from kvviz.records.heads import HABITS, Induction, head_facts, strongest
+from kvviz.records.heads import HABITS, HeadFacts, Induction, head_facts, strongest
 from kvviz.ui import experiment, links, state
 from kvviz.ui.experimenter import State
 from kvviz.ui.language import t
@@ -61,9 +62,17 @@ def study(run: Run) -> tuple[Induction | None, tuple[Check, ...]]:
     return now.found if now.found and now.answers == now.wish == wishes(run)[0] else (None, ())
 
 
+def _facts(run: Run, step: int) -> HeadFacts:
+    """Kept until another step or run is asked for: every pick of a head asks again."""
+    key = (run.key, run.source, step)
+    if st.session_state.get("kv_head_facts", (None,))[0] != key:
+        st.session_state.kv_head_facts = key, head_facts(run, step)
+    return st.session_state.kv_head_facts[1]
+
+
 def scores(run: Run, step: int) -> dict[str, np.ndarray]:
     """(L, H) of each habit; of induction NaN until it has been measured."""
-    facts, found = head_facts(run, step), study(run)[0]
+    facts, found = _facts(run, step), study(run)[0]
     missing = np.full((run.model.layers, run.model.heads), np.nan)
     return {name: getattr(facts, name) for name in HABITS if name != "induction"} | {
         "induction": found.score if found else missing

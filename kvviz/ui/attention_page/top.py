@@ -13,7 +13,7 @@ from kvviz.figures import stages, text
 from kvviz.records import Run
 from kvviz.records.heads import HABITS, ranking
 from kvviz.ui import charts, experiment, links, page, request, state
-from kvviz.ui.attention_page.study import NAME, scores, written
+from kvviz.ui.attention_page.study import NAME, scores, study, written
 from kvviz.ui.guard import guarded
 from kvviz.ui.heads import heads, view
 from kvviz.ui.language import current, t
@@ -119,8 +119,19 @@ def go(step: int, layer: int, head: int) -> None:
 
 
 def _overview(run: Run, here: View) -> None:
-    measured = scores(run, here.step)
     order = st.session_state.get("attention_order") or "place"
+    asked, progress = _asked(here), state.learner().progress()
+    coming = progress.wanted if progress.busy and state.is_live(run) else 0
+    induced = study(run)[0]
+    key = (run.key, run.source, len(run.steps), here.step, order, asked.layer, asked.head, asked.times, asked.heard,
+           coming, induced and induced.score.tobytes(), current())  # fmt: skip
+    if st.session_state.get("kv_heads_sent", (None,))[0] != key:  # a pick by the browser asks for the same again
+        st.session_state.kv_heads_sent = key, _view(run, here, order, asked, coming)
+    heads(st.session_state.kv_heads_sent[1], key="heads", on_pick=_clicked)
+
+
+def _view(run: Run, here: View, order: str, asked: Asked, coming: int) -> bytes:
+    measured = scores(run, here.step)
     m = run.model
 
     def note(layer: int, head: int) -> str:
@@ -129,8 +140,7 @@ def _overview(run: Run, here: View) -> None:
         return "\n".join(lines_)
 
     ranked = order != "place"
-    asked, progress = _asked(here), state.learner().progress()
-    data = view.view(
+    return view.view(
         run,
         here.step,
         asked.layer,
@@ -148,9 +158,8 @@ def _overview(run: Run, here: View) -> None:
         },
         key=f"{asked.times}",
         heard=asked.heard,
-        coming=progress.wanted if progress.busy and state.is_live(run) else 0,
+        coming=coming,
     )
-    heads(data, key="heads", on_pick=_clicked)
 
 
 def _card(run: Run, here: View, values: dict) -> None:
