@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from factories import PLAYER_CASES, make_run
@@ -14,6 +16,7 @@ from kvviz.records.heads import Induction
 from kvviz.ui import attention_page, links, state
 from kvviz.ui.attention_page import study
 from kvviz.ui.experimenter import Experimenter, State
+from kvviz.ui.heads import view
 from kvviz.ui.player import View
 
 pytestmark = pytest.mark.usefixtures("no_models")
@@ -191,3 +194,23 @@ def test_what_a_slider_of_another_step_says_moves_nothing(opened, monkeypatch):
     app.session_state[new] = 8
     top._stepped(new)
     assert app.session_state.kv_view.step == 8
+
+
+def test_tiles_travel_once(opened, monkeypatch):
+    """A pick sends no tile again; a browser that says it lacks them gets them."""
+    from kvviz.ui.attention_page import top
+
+    app = opened("attention", step="6")
+    run, here = state.bundled_run(), app.session_state.kv_view
+    n, _ = view.side(run, 6)
+    sent: list[int] = []
+    monkeypatch.setattr(top.st, "session_state", app.session_state)
+    monkeypatch.setattr(top.request, "whole_page", lambda: False)
+    monkeypatch.setattr(top, "heads", lambda data, **_: sent.append(len(data)))
+    monkeypatch.setattr(top, "study", lambda run: (None, ()))
+    monkeypatch.setattr(top, "_view", lambda *a, **k: b"" if not a[-1] else top._tiles(run, 6))
+    top._overview(run, here)
+    top._overview(run, dataclasses.replace(here, head=5))
+    top._send_whole()
+    top._overview(run, here)
+    assert sent == [0, 0, 48 * n * n]

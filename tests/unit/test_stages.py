@@ -163,7 +163,7 @@ def sent(run, step: int, **more) -> bytes:
     m = run.model
     notes = [["note"] * m.heads] * m.layers
     return view.view(
-        run, step, 0, 0, view.tiles(run, step).tobytes(),
+        run, step, 0, 0, view.tiles(run, step).tobytes(), "run|2",
         **({"order": None, "notes": notes, "marks": None, "words": {}, "key": "1"} | more),
     )  # fmt: skip
 

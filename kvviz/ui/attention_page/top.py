@@ -123,14 +123,21 @@ def _overview(run: Run, here: View) -> None:
     asked, progress = _asked(here), state.learner().progress()
     coming = progress.wanted if progress.busy and state.is_live(run) else 0
     induced = study(run)[0]
-    key = (run.key, run.source, len(run.steps), here.step, order, asked.layer, asked.head, asked.times, asked.heard,
+    named = f"{run.key}|{run.source}|{here.step}"
+    whole = request.whole_page() or st.session_state.get("kv_heads_named") != named  # else the browser has the tiles
+    st.session_state.kv_heads_named = named
+    key = (named, whole, len(run.steps), order, asked.layer, asked.head, asked.times, asked.heard,
            coming, induced and induced.score.tobytes(), current())  # fmt: skip
     if st.session_state.get("kv_heads_sent", (None,))[0] != key:  # a pick by the browser asks for the same again
-        st.session_state.kv_heads_sent = key, _view(run, here, order, asked, coming)
-    heads(st.session_state.kv_heads_sent[1], key="heads", on_pick=_clicked)
+        st.session_state.kv_heads_sent = key, _view(run, here, order, asked, coming, named, whole)
+    heads(st.session_state.kv_heads_sent[1], key="heads", on_pick=_clicked, on_lack=_send_whole)
 
 
-def _view(run: Run, here: View, order: str, asked: Asked, coming: int) -> bytes:
+def _send_whole() -> None:
+    st.session_state.kv_heads_named = None
+
+
+def _view(run: Run, here: View, order: str, asked: Asked, coming: int, named: str, whole: bool) -> bytes:
     measured = scores(run, here.step)
     m = run.model
 
@@ -145,7 +152,8 @@ def _view(run: Run, here: View, order: str, asked: Asked, coming: int) -> bytes:
         here.step,
         asked.layer,
         asked.head,
-        _tiles(run, here.step),
+        _tiles(run, here.step) if whole else b"",
+        named,
         order=ranking(measured[order], lowest=order == "entropy") if ranked else None,
         notes=[[note(layer, head) for head in range(m.heads)] for layer in range(m.layers)],
         marks=[[_mark(order, layer, head, measured[order]) for head in range(m.heads)] for layer in range(m.layers)]

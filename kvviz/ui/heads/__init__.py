@@ -18,9 +18,9 @@ def _component() -> Any:
     return st.components.v2.component("kvviz_heads", js=js, css=css, isolate_styles=False)
 
 
-def heads(data: bytes, *, key: str, on_pick: Callable[[int, int, int, int], None]) -> None:
+def heads(data: bytes, *, key: str, on_pick: Callable[[int, int, int, int], None], on_lack: Callable[[], None]) -> None:
     """Draws what `view.view` made. `on_pick(step, layer, head, times)` hears where the learner has gone, before a
-    rerun; `times` counts what the browser has said."""
+    rerun; `times` counts what the browser has said. `on_lack` hears that it does not have the tiles it was to have."""
 
     def heard() -> None:
         said = st.session_state[key].get("at")
@@ -28,4 +28,4 @@ def heads(data: bytes, *, key: str, on_pick: Callable[[int, int, int, int], None
         if isinstance(said, dict) and all(type(said.get(n)) is int for n in names):
             on_pick(*(said[n] for n in names))
 
-    _component()(key=key, data=data, on_at_change=heard)
+    _component()(key=key, data=data, on_at_change=heard, on_lack_change=on_lack)

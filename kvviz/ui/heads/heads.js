@@ -81,6 +81,9 @@ class Heads {
   receive(component) {
     this.send = component;
     const data = read(component.data);
+    if (data.tiles.length) this.kept = { picture: data.picture, tiles: data.tiles };
+    if (this.kept?.picture !== data.picture) return component.setStateValue("lack", (this.lacks = (this.lacks ?? 0) + 1));
+    data.tiles = this.kept.tiles;
     const asked = !this.data || data.key !== this.data.key || data.run !== this.data.run;
     this.data = data;
     this.times ??= data.heard;
@@ -92,7 +95,8 @@ class Heads {
     this.dark = isDark(ground);
     this.theme = data.themes[this.dark ? "dark" : "light"];
     for (const name of ["background", "text", "muted", "line", "q"]) this.root.style.setProperty(`--kvh-${name}`, this.theme[name]);
-    this.pictures = null;
+    const look = `${data.picture}|${this.dark}`; // what the tiles' pictures depend on
+    if (look !== this.look) [this.look, this.pictures] = [look, null];
     this.foot.replaceChildren(...keyed(data.words.keys));
     this.canvas.setAttribute("aria-label", data.words.alt);
     this.paint();

@@ -61,6 +61,7 @@ def view(
     layer: int,
     head: int,
     picture: bytes,
+    named: str,
     *,
     order: Sequence[tuple[int, int]] | None,
     notes: Sequence[Sequence[str]],
@@ -71,13 +72,15 @@ def view(
     coming: int = 0,
 ) -> bytes:
     """`order`: heads by rank, else by layer and head. `notes` (L, H) is each head's line on hover, `marks` its number
-    in the picture. `picture` are the bytes of `tiles`. `key` changes when Python asks for another place; while it does
+    in the picture. `picture` are the bytes of `tiles`, or none if the browser was sent those of the name `named`
+    before. `key` changes when Python asks for another place; while it does
     not, the browser keeps its own, and what is sent stays the same. `heard` is how many of the browser's moves Python
     knew of when it asked: to a place asked for before its last move the browser does not go. `coming` is the last
     step there will be, while the run still grows: the browser may ask for it now."""
     m = run.model
     n, block = side(run, step)
     header = {
+        "picture": named,
         "run": f"{run.key}|{run.source}", "L": m.layers, "H": m.heads, "n": n, "block": block, "T": run.P + step,
         "P": run.P, "step": step, "last": max(len(run.steps) - 1, coming), "layer": layer, "head": head,
         "key": key, "heard": heard,
