@@ -230,4 +230,5 @@ def test_a_choice_that_the_browser_kept_is_read(opened):
     app = opened("memory", state={"memory_weights": "int4"})
     by_name = opened("memory", state={"memory_weights": FORMATS["int4"].name})
     assert not by_name.exception and [e.value for e in by_name.error] == []
-    assert FORMATS["int4"].name != "int4" and text_of(by_name) == text_of(app)
+    said = [[m.value for m in each.main.markdown] for each in (app, by_name)]  # the sidebar says how long a model loads
+    assert FORMATS["int4"].name != "int4" and said[0] == said[1]
