@@ -1,8 +1,8 @@
 """Several ways to run one model, round by round in turning order: what is kept between passes, and the kernel.
 
 All of it is transformers' own: the model's module with its masks and kernels, its cache that grows by concatenation or
-its preallocated one, beside its own `generate`. Load and warm-up are left out; the
-device is idle at both readings of the clock. Runs without Streamlit.
+its preallocated one, beside its own `generate`. Load and warm-up are left out; the device is idle at both readings of
+the clock. Runs without Streamlit.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 
 GIB = 2**30
@@ -9,11 +10,7 @@ GIB = 2**30
 
 def largest(taken: Callable[[int], int], room: int, most: int) -> int:
     """The largest n of 0 … `most` with taken(n) <= room, for a `taken` that never falls. 0: not even one."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if taken(middle) <= room else (low, middle - 1)
-    return low
+    return max(0, bisect_right(range(most + 1), room, key=taken) - 1)
 
 
 def left_for_cache(memory: float, utilisation: float, weights: float, activations: float, other: float) -> float:
