@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 import plotly.graph_objects as go
@@ -25,7 +26,15 @@ def outlines(
 
 
 def hatched(
-    x: list, y: list, ground: str, line: str, name: str, *, shape: str = "/", hoverinfo: str = "skip", **trace: object
+    x: Sequence,
+    y: Sequence,
+    ground: str,
+    line: str,
+    name: str,
+    *,
+    shape: str = "/",
+    hoverinfo: str = "skip",
+    **trace: object,
 ) -> go.Scatter:
     """What lies inside closed outlines, hatched; named in the legend."""
     return go.Scatter(
@@ -58,13 +67,20 @@ def runs(flags: np.ndarray) -> list[tuple[int, int]]:
 
 def staircase(run: Run, T: int, layer: int, p: Palette, words: Mapping[str, str]) -> go.Scatter:
     """Everything the mask hides in the rows of all passes: a stretch of keys a row, joined where rows touch."""
+    x, y = _hidden(run.P, T, run.model.windows[layer] if run.model.windows else 0)
+    return hatched(x, y, p.masked, p.masked_hatch, words["hidden"])
+
+
+@lru_cache(maxsize=64)
+def _hidden(P: int, T: int, window: int) -> tuple[Sequence, Sequence]:
+    """x and y of `outlines`, the same for all heads. As arrays: Plotly looks at a list's numbers one by one."""
     at = np.arange(T)
 
     def hidden(i: int) -> np.ndarray:
-        return (at > i) & (at < run.P) & (i < run.P) | (at <= i - run.model.visible(layer, i))
+        return (at > i) & (at < P) & (i < P) | (at <= i - (window or T))
 
     x, y = outlines((start, end, i) for i in range(T) for start, end in runs(hidden(i)))
-    return hatched(x, y, p.masked, p.masked_hatch, words["hidden"])
+    return (x, y) if x == [None] else (np.array(x, dtype=np.float32), np.array(y, dtype=np.float32))
 
 
 def cell_numbers(z: np.ndarray, weights: bool | None, p: Palette) -> go.Scatter:

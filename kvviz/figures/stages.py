@@ -71,10 +71,19 @@ def stage(run: Run, step: int, layer: int, head_: int, name: Stage, *, words: Ma
     z = getattr(arrays, name)  # (T, T) or (T, D)
     T, columns = z.shape
     block = -(-T // CELLS)
-    at, texts = text.ticks(run, T, TICKS)
-    axis = by_position(run, at, texts) | {"automargin": False}
+    axis = by_position(run, *text.ticks(run, T, TICKS)) | {"automargin": False}
     across = {**axis, "title": words["key_position"]} if name != "values" else {"title": words["dimension"]}
     wide, tall = between(-0.5, columns - 0.5), between(T - 0.5, -0.5)
+    edge = {"type": "rect", "xref": "x", "yref": "y", "x0": -0.5, "fillcolor": "rgba(0,0,0,0)"}
+    shapes = []
+    if name != "values":
+        shapes.append(
+            {"x1": run.P - 0.5, "y0": -0.5, "y1": run.P - 0.5, "line": {"color": p.muted, "width": 1}, **edge}
+        )
+    if step:
+        shapes.append(
+            {"x1": columns - 0.5, "y0": T - 1.5, "y1": T - 0.5, "line": {"color": p.text, "width": 2}, **edge}
+        )
     figure = frame(
         run,
         p,
@@ -84,6 +93,7 @@ def stage(run: Run, step: int, layer: int, head_: int, name: Stage, *, words: Ma
         width=MARGINS["l"] + SIDE + MARGINS["r"],
         margin=MARGINS,
         showlegend=True,
+        shapes=shapes,
         xaxis2=_named(run, columns if name != "values" else 0, "x", wide),
         yaxis2=_named(run, T, "y", tall),
     )
@@ -91,20 +101,14 @@ def stage(run: Run, step: int, layer: int, head_: int, name: Stage, *, words: Ma
     figure.add_trace(_heatmap(run, z, name, block if name != "values" else 1, dark, words))
     if T <= WRITTEN and columns <= WRITTEN:
         figure.add_trace(cell_numbers(z, name == "softmax", p))
-    edge = {"type": "rect", "xref": "x", "yref": "y", "x0": -0.5, "fillcolor": "rgba(0,0,0,0)"}
-    if name != "values":
-        P = run.P
-        figure.add_shape(x1=P - 0.5, y0=-0.5, y1=P - 0.5, line={"color": p.muted, "width": 1}, **edge)
-    if step:
-        figure.add_shape(x1=columns - 0.5, y0=T - 1.5, y1=T - 0.5, line={"color": p.text, "width": 2}, **edge)
     return figure
 
 
 def _named(run: Run, count: int, axis: str, limits: dict) -> dict:
     """An axis over the visible one that shows nothing, but lets a hover name every position: a hover takes an axis's
     own texts, and names written into T × T cells would make the figure three times as large and slow."""
-    named = {"tickmode": "array", "tickvals": list(range(count)),
-             "ticktext": [text.literal(t) for t in text.position_labels(run, count)]}  # fmt: skip
+    texts = np.array([text.literal(t) for t in text.position_labels(run, count)], dtype=object)
+    named = {"tickmode": "array", "tickvals": np.arange(count), "ticktext": texts}
     return {**(named if count else {}), **limits, "overlaying": axis, "matches": axis, "showticklabels": False,
             "ticks": "", "showgrid": False, "zeroline": False, "showline": False}  # fmt: skip
 

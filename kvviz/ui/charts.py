@@ -7,7 +7,7 @@ makes a new element whenever the figure changes, and a reader's zoom is gone at 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -39,7 +39,7 @@ def chart(
     key: str,
     answer: str,
     how: str,
-    table: Mapping[str, Sequence],
+    table: Mapping[str, Sequence] | Callable[[], Mapping[str, Sequence]],
     alt: str,
     height: int | None = None,
 ) -> None:
@@ -71,9 +71,9 @@ def chart(
     left, right = st.columns(2)
     with left.popover(t("figures", "label.how"), type="tertiary", width="stretch"):
         st.markdown(how)
-    if table:
+    if found := table() if callable(table) else table:
         with right.popover(t("figures", "label.numbers"), type="tertiary", width="stretch"):
-            st.dataframe(dict(table), hide_index=True, key=f"table-{key}")
+            st.dataframe(dict(found), hide_index=True, key=f"table-{key}")
 
 
 def draw(name: str, run: Run, *, key: str, step: int, layer: int = 0, head: int = 0) -> None:

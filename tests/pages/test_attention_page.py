@@ -156,7 +156,8 @@ def test_the_step_and_a_try_move_the_shared_place(opened):
 
 
 def test_a_pick_in_the_browser_moves_the_shared_place_once(opened, monkeypatch):
-    """The place that the browser chose is not sent back to it: the picture need not travel again."""
+    """The place that the browser chose is not sent back to it: the picture need not travel again. Only what shows the
+    head is drawn anew, its own picture first; another step moves the rest as well."""
     from kvviz.ui.attention_page import top
 
     app = opened("attention", step="6")
@@ -167,8 +168,10 @@ def test_a_pick_in_the_browser_moves_the_shared_place_once(opened, monkeypatch):
     reruns = []
     monkeypatch.setattr(top.st, "rerun", reruns.append)
     top._clicked(6, 5, 7, 1)
-    assert reruns == [["hero", "below", "share"]]
+    assert reruns == [["picked", "said", "head", "below", "share"]]
     assert app.session_state.kv_view.layer == 5
+    top._clicked(7, 5, 7, 1)
+    assert reruns[1:] == [["hero", "picked", "said", "head", "below", "share"]]
     held = top._asked(app.session_state.kv_view)
     assert (held.times, held.layer, held.head, held.own) == (before.times, 3, 2, (5, 7))
     # Drawn anew, the page may have a new overview: it is told the place; one that is there already stays where it is.

@@ -82,15 +82,21 @@ def test_a_stage_draws_its_own_numbers(name):
     assert len(table) == 9  # the query, and 8 keys or 8 dimensions
 
 
+def boxes_of(hatched: dict) -> set[tuple[float, float, float]]:
+    """(left, right, top) of each outline."""
+    x, y = array(hatched["x"]), array(hatched["y"])
+    return {(x[i], x[i + 1], y[i]) for i in range(0, len(x), 6)}
+
+
 def test_only_what_the_mask_hides_is_hatched():
     """Row 1 of a prefill of 3 hides key 2; a later row hides nothing; with a window of 8, row 9 hides keys 0 and 1."""
     run = make_run(1, 1, head_dim=4, P=3, N=2)
     hatched = trace(figure(stages.stage(run, 1, 0, 0, "masked", words=WORDS, dark=False)), WORDS["hidden"])
-    boxes = {(hatched["x"][i], hatched["x"][i + 1], hatched["y"][i]) for i in range(0, len(hatched["x"]), 6)}
+    boxes = boxes_of(hatched)
     assert boxes == {(0.5, 2.5, -0.5), (1.5, 2.5, 0.5)}
     run = make_run(**PLAYER_CASES["window"])
     hatched = trace(figure(stages.stage(run, 0, 0, 0, "masked", words=WORDS, dark=False)), WORDS["hidden"])
-    boxes = {(hatched["x"][i], hatched["x"][i + 1], hatched["y"][i]) for i in range(0, len(hatched["x"]), 6)}
+    boxes = boxes_of(hatched)
     assert (-0.5, 1.5, 8.5) in boxes and (9.5, 11.5, 8.5) in boxes
 
 

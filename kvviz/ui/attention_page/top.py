@@ -19,7 +19,8 @@ from kvviz.ui.heads import heads, view
 from kvviz.ui.language import current, t
 from kvviz.ui.player import View
 
-FOLLOWERS = ("hero", "below", "share")
+PARTS = ("picked", "said", "head", "below", "share")  # what follows the head, the picture first
+FOLLOWERS = ("hero", *PARTS)  # what follows the step
 POLL_SECONDS = 0.5
 ROWS = ("all", "one")
 
@@ -39,19 +40,32 @@ def _hero() -> None:
         st.rerun()
     state.settle_place(run)
     here = state.view(run)
-    query = _controls(run, here)
-    values = values_of(run, here, query)
-    experiment.answer(NAME, f"answer_{values['case']}", **values)
+    _controls(run, here)
+    st.fragment(_said, key="said")()
     left, right = st.columns([6, 5])
     with left:
         _overview(run, here)
-        _card(run, here, values)
+        st.fragment(_head, key="head")()
     with right:
-        _picked(run, here, query, values)
+        st.fragment(_picked, key="picked")()
 
 
-def _controls(run: Run, here: View) -> int | None:
-    """Step, order, rows and query, in one line. Returns the query whose row is asked for; None: all rows."""
+def _in_view() -> tuple[Run, View, int | None, dict[str, object]]:
+    """Run, place, the query asked for, and what sentences may name of them."""
+    run = state.current_run()
+    here = state.view(run)
+    query = asking(run, here)
+    return run, here, query, values_of(run, here, query)
+
+
+@guarded
+def _said() -> None:
+    values = _in_view()[-1]
+    experiment.answer(NAME, f"answer_{values['case']}", **values)
+
+
+def _controls(run: Run, here: View) -> None:
+    """Step, order, rows and query, in one line."""
     step, order, rows, query = st.columns([2.6, 2.8, 3.1, 2.7], vertical_alignment="bottom")
     last = len(run.steps) - 1
     key = _slider(here.step)
@@ -80,7 +94,6 @@ def _controls(run: Run, here: View) -> int | None:
         disabled=st.session_state.get("attention_rows") != "one",
         persist_state="session",
     )
-    return asking(run, here)
 
 
 def asking(run: Run, here: View) -> int | None:
@@ -111,11 +124,12 @@ def _stepped(key: str) -> None:
 
 
 def go(step: int, layer: int, head: int) -> None:
-    """The learner went there, on this page; whatever follows the place is drawn anew."""
+    """The learner went there, on this page; what follows the place is drawn anew, and no more: all of it takes a
+    browser twice as long."""
     here = state.view(state.current_run())
     moved = dataclasses.replace(here, step=step, layer=layer, head=head, substep=None)
     if state.told(moved) and not request.whole_page():
-        st.rerun(list(FOLLOWERS))
+        st.rerun(list(PARTS if step == here.step else FOLLOWERS))
 
 
 def _overview(run: Run, here: View) -> None:
@@ -170,8 +184,10 @@ def _view(run: Run, here: View, order: str, asked: Asked, coming: int, named: st
     )
 
 
-def _card(run: Run, here: View, values: dict) -> None:
+@guarded
+def _head() -> None:
     """What is known of the head in view, and the shapes of this step."""
+    run, here, _, values = _in_view()
     habits, shapes = st.columns(2)
     measured = scores(run, here.step)
     with habits:
@@ -231,7 +247,10 @@ def _mark(order: str, layer: int, head: int, values: np.ndarray) -> str:
     return f"{layer}.{head} {short}"
 
 
-def _picked(run: Run, here: View, query: int | None, values: dict) -> None:
+@guarded
+def _picked() -> None:
+    """The head in view, stage by stage."""
+    run, here, query, values = _in_view()
     st.markdown(t(NAME, "picked" if query is None else "picked_row", **values))
     place = (run, here.step, here.layer, here.head)
     words = experiment.axis_words(current(), NAME)
@@ -253,7 +272,7 @@ def _picked(run: Run, here: View, query: int | None, values: dict) -> None:
             key="attention-stage",
             answer="",
             how=t(NAME, f"stage_{name}_how", **values),
-            table=stages.stage_table(*place, name, words=words),
+            table=lambda: stages.stage_table(*place, name, words=words),
             alt=experiment.spoken(t(NAME, "stage_alt", stage=words[name], **values)),
         )
         return
@@ -262,7 +281,7 @@ def _picked(run: Run, here: View, query: int | None, values: dict) -> None:
         key="attention-row",
         answer="",
         how=t(NAME, "row_how", **values),
-        table=stages.row_stages_table(*place, query, words=words),
+        table=lambda: stages.row_stages_table(*place, query, words=words),
         alt=experiment.spoken(t(NAME, "row_alt", **values)),
     )
 

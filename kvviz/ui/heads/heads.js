@@ -63,7 +63,7 @@ class Heads {
     this.foot.className = "kvh-foot";
     this.root.append(this.canvas, this.tip, this.foot);
     parent.append(this.root);
-    this.canvas.addEventListener("click", (e) => this.at(e) && this.go(this.at(e)));
+    this.canvas.addEventListener("click", (e) => this.at(e) && this.go(this.at(e), 0));
     this.canvas.addEventListener("mousemove", (e) => this.point(e));
     this.canvas.addEventListener("mouseleave", () => (this.tip.hidden = true));
     this.key = (e) => this.pressed(e);
@@ -212,14 +212,17 @@ class Heads {
     this.go(moves[event.key]);
   }
 
-  go({ step = this.place.step, layer = this.place.layer, head = this.place.head }) {
+  // Python hears of a click before the outline is painted.
+  go({ step = this.place.step, layer = this.place.layer, head = this.place.head }, rest = REST) {
     this.place = this.within({ step, layer, head });
-    this.paint();
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => {
+    const tell = () => {
       this.timer = null;
       this.send.setStateValue("at", { ...this.place, times: ++this.times });
-    }, REST);
+    };
+    if (rest) this.timer = setTimeout(tell, rest);
+    else tell();
+    this.paint();
   }
 
   within({ step, layer, head }) {
