@@ -83,6 +83,7 @@ def _controls(run: Run, here: View) -> None:
         key="attention_rows",
         format_func=lambda name: t(NAME, f"rows_{name}"),
         persist_state="session",
+        on_change=_asked_otherwise,
     )
     newest = run.P + here.step - 1
     query.number_input(
@@ -93,7 +94,14 @@ def _controls(run: Run, here: View) -> None:
         key="attention_query",
         disabled=st.session_state.get("attention_rows") != "one",
         persist_state="session",
+        on_change=_asked_otherwise,
     )
+
+
+def _asked_otherwise() -> None:
+    """The lines below show the same rows."""
+    if not request.whole_page():
+        st.rerun(list(FOLLOWERS))
 
 
 def asking(run: Run, here: View) -> int | None:
