@@ -29,7 +29,7 @@ from kvviz.refusal import Refusal
 from kvviz.theory.memory import working_bytes
 
 QUICK_MS = 100.0  # prefill of several prompts at once is timed while its pass would take no longer
-AGREE = 0.01  # operations by formula and by PyTorch's counter, in parts of the latter
+AGREE = 1.0  # % that operations by formula may differ from PyTorch's counter
 
 _known: dict[tuple[str, torch.dtype], Rates] = {}  # for the life of the process
 _measuring = threading.Lock()
@@ -168,7 +168,7 @@ def _copy(model: LoadedModel, kernel: str) -> torch.nn.Module:
 
 
 def _counted(model: LoadedModel, *steps: Step) -> tuple[Check, ...]:
-    """For each step: operations by the formula, in parts of those of PyTorch's counter, less 1. The counter sees into
+    """For each step: by how many % the formula's operations differ from those of PyTorch's counter, which sees into
     eager attention alone."""
     module, checks = _copy(model, "eager"), []
     for step in steps:
@@ -178,6 +178,6 @@ def _counted(model: LoadedModel, *steps: Step) -> tuple[Check, ...]:
                 _forward(module, step.batch, 0, step.held, cache, model.device)
             with FlopCounterMode(display=False) as counter:
                 _forward(module, step.batch, step.held, step.new, cache, model.device)
-        apart = abs(step.flops / max(counter.get_total_flops(), 1) - 1)
+        apart = 100 * abs(step.flops / max(counter.get_total_flops(), 1) - 1)
         checks.append(Check(f"flops_{step.kind}", "holds" if apart <= AGREE else "fails", apart, AGREE))
     return tuple(checks)

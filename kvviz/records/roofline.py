@@ -17,7 +17,7 @@ from kvviz.records.race import ENOUGH, Race, Spread
 from kvviz.theory import roofline
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
-STEADY = 0.25  # quartiles of a rate this far apart, in parts of its median, still make one line
+STEADY = 25.0  # % of a rate's median that its quartiles may lie apart, and still make one line
 
 Kind = Literal["prefill", "decode", "race_cached", "race_uncached"]
 
@@ -153,14 +153,15 @@ class Roofline:
             wide = unsteady(self.rates)
             found.append(Check("steady", "holds" if wide <= STEADY else "fails", wide, STEADY))
         if self.highest is not None:
-            above = self.highest.of_roof
-            found.append(Check("roof", "holds" if above <= 1 else "fails", above, 1))
+            reached = 100 * self.highest.of_roof
+            side = "bytes" if self.highest.step.intensity < (self.ridge or 0) else "arithmetic"
+            found.append(Check(f"roof_{side}", "holds" if reached <= 100 else "fails", reached, 100))
         return tuple(found)
 
 
 def unsteady(rates: Rates) -> float:
-    """How far apart the quartiles of a rate are, in parts of its median: of the rate where they are further."""
-    return max((s.high - s.low) / s.median for s in (rates.bandwidth, rates.flop_rate))
+    """How far apart the quartiles of a rate are, in % of its median: of the rate where they are further."""
+    return 100 * max((s.high - s.low) / s.median for s in (rates.bandwidth, rates.flop_rate))
 
 
 def floor_ms(step: Step, rates: Rates) -> float:
