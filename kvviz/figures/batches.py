@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from kvviz.figures import text
 from kvviz.figures.frame import between, frame, styled_axis
 from kvviz.figures.palette import Palette, palette
-from kvviz.figures.roofline import digits, si
+from kvviz.figures.roofline import digits, scale, si
 from kvviz.records.ladder import Rates
 from kvviz.records.race import Spread
 from kvviz.records.roofline import Point, Roofline, Step, floor_ms
@@ -114,6 +114,8 @@ def roofline_values(roof: Roofline, batch: int = 1) -> dict[str, object]:
         "H": text.count(m.heads),
         "D": text.count(m.head_dim),
         "values": text.count(step.weights // m.value_bytes),
+        "values_code": f"{step.weights // m.value_bytes:_}",
+        "token_code": f"{m.kv_bytes_per_token:_}",
         "value_bytes": m.value_bytes,
         "weights": text.count(step.weights),
         "weights_short": si(step.weights, "B"),
@@ -156,9 +158,10 @@ def _of_rates(roof: Roofline, step: Step, prefill: Step) -> dict[str, object]:
 
 
 def _rate(rates: Rates, name: str, unit: str) -> str:
-    """23.0 GB/s (19.8 – 23.1 GB/s)"""
+    """23.0 GB/s (19.8 – 23.1)"""
     s: Spread = getattr(rates, name)
-    return f"{si(s.median, unit)} ({si(s.low, unit)} – {si(s.high, unit)})"
+    size = scale(s.median)[1]
+    return f"{si(s.median, unit)} ({digits(s.low / size)} – {digits(s.high / size)})"
 
 
 def _of_points(roof: Roofline, batch: int) -> dict[str, object]:

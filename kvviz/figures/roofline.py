@@ -21,19 +21,25 @@ from kvviz.theory import roofline as theory
 Words = Mapping[str, str]
 FORMS = {"decode": "circle", "prefill": "square", "race_cached": "diamond", "race_uncached": "diamond-open"}
 HEIGHT = 400
+NEAR = 0.08  # of a power of ten: labels of marks nearer than this would overlap
 
 
 def si(value: float, unit: str) -> str:
     """Three digits with a decimal prefix: 24.6 MB, 12.3 MFLOP, 0.502 FLOP a byte."""
-    prefix, size = next(((p, s) for p, s in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)) if value >= s), ("", 1))
+    prefix, size = scale(value)
     return f"{digits(value / size)} {prefix}{unit}"
+
+
+def scale(value: float) -> tuple[str, float]:
+    """The decimal prefix that a value reaches, and its factor."""
+    return next(((p, s) for p, s in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)) if value >= s), ("", 1.0))
 
 
 def digits(value: float) -> str:
     """Three significant digits, none of them after a point that says nothing: 0.502, 8.13, 24.6, 1,234."""
     if value <= 0 or not math.isfinite(value):
         return "0" if value == 0 else "n/a"
-    after = max(0, 2 - math.floor(math.log10(value)))
+    after = max(0, 2 - math.floor(math.log10(float(f"{value:.3g}"))))  # 9.996 is 10.0
     return f"{value:,.{after}f}"
 
 
@@ -134,12 +140,14 @@ def _roof(figure: go.Figure, roof: Roofline, rates: Rates, words: Words, p: Pale
         x=[bend, bend], y=[low, ys[1]], mode="lines", line={"color": p.muted, "width": 1.5, "dash": "dash"},
         hoverinfo="skip", showlegend=False,
     )  # fmt: skip
+    half = (left + bend) / 2
     ridge = words["ridge"].format(ridge=digits(roof.ridge or 0))
     notes = (
         (bend, low, f"<b>{ridge}</b>", {"xanchor": "left", "yanchor": "bottom", "xshift": 5, "yshift": 3}),
         (right, ys[2], si(rates.flop_rate.median, "FLOP/s"), {"xanchor": "right", "yanchor": "bottom", "yshift": 7}),
-        (left, ys[0], si(rates.bandwidth.median, "B/s"), {"xanchor": "left", "yanchor": "bottom", "yshift": 16}),
-    )
+        (half, math.log10(10**half * rates.bandwidth.median / size), si(rates.bandwidth.median, "B/s"),
+         {"xanchor": "right", "yanchor": "bottom", "xshift": -6, "yshift": 4}),
+    )  # fmt: skip
     for x, y, said, place in notes:
         figure.add_annotation(x=x, y=y, text=said, showarrow=False, font={"color": p.muted, "size": 13}, **place)
 
@@ -152,8 +160,8 @@ def _marks(figure, p: Palette, words: Words, kind: str, steps, ys, hollow, said,
         y=[math.log10(y) for y in ys],
         mode="markers+text" if batch else "markers",
         name=words[f"kind_{kind}"],
-        text=[f"<b>{s.batch}</b>" if mine else f"{s.batch}" for s, mine in zip(steps, chosen, strict=True)],
-        textposition="bottom right" if kind == "decode" else "bottom center",
+        text=_labels(steps, batch),
+        textposition=[*["bottom center"] * (len(steps) - 1), "middle right"],
         textfont={"color": p.text, "size": 12},
         marker={
             "symbol": FORMS[kind],
@@ -164,6 +172,18 @@ def _marks(figure, p: Palette, words: Words, kind: str, steps, ys, hollow, said,
         customdata=said,
         hovertemplate="%{customdata}<extra></extra>",
     )
+
+
+def _labels(steps: Sequence[Step], batch: int) -> list[str]:
+    """The batches, but for those too near the one before or the last; the chosen one is in bold."""
+    texts, before = [], -math.inf
+    for s in steps:
+        x, last = math.log10(s.intensity), math.log10(steps[-1].intensity)
+        apart = x - before > NEAR and last - x > NEAR
+        show = apart or s is steps[-1] or s.batch == batch
+        texts.append("" if not show else f"<b>{s.batch}</b>" if s.batch == batch else f"{s.batch}")
+        before = x if show else before
+    return texts
 
 
 def _along_the_axis(roof: Roofline, words: Words, p: Palette, batch: int) -> go.Figure:

@@ -68,12 +68,9 @@ def hero(now: State) -> object:
 
 
 def _device(roof: Roofline, values: dict[str, object]) -> None:
-    if roof.rates is None:
-        experiment.facts("roofline-device", [], t(NAME, "card_device"))
-        st.caption(t(NAME, "card_device_none"))
-        return
-    rows = [(t(NAME, f"fact_{name}"), str(values[name])) for name in ("bandwidth", "flop_rate")]
-    rows.append((t(NAME, "fact_ridge"), t(NAME, "fact_ridge_value", **values)))
+    known = roof.rates is not None
+    rows = [(t(NAME, f"fact_{name}"), str(values[name]) if known else "–") for name in ("bandwidth", "flop_rate")]
+    rows.append((t(NAME, "fact_ridge"), t(NAME, "fact_ridge_value", **values) if known else "–"))
     experiment.facts("roofline-device", rows, t(NAME, "card_device"))
 
 

@@ -25,7 +25,7 @@ def controls(run: Run) -> RooflineWish:
     """Positions, precision, batch, Measure and Stop. The wish stays the timed one once that has been asked for: the
     passes by formula alone would take its place."""
     request.take_own(NAME, roofline_P=POSITIONS)
-    length, precision, which, start, stop = st.columns([1.3, 2.1, 3.1, 1.4, 1.1], vertical_alignment="bottom")
+    length, precision, which, start, stop = st.columns([1.35, 1.75, 2.95, 1.3, 1.25], vertical_alignment="bottom")
     length.number_input(
         t(NAME, "control_P"),
         *links.OWN[NAME]["roofline_P"],
@@ -34,7 +34,7 @@ def controls(run: Run) -> RooflineWish:
         persist_state="session",
     )
     with precision:
-        experiment.choice(NAME, "roofline_dtype", None)
+        experiment.choice(NAME, "roofline_dtype", run.model.dtype)
     with which:
         experiment.choice(NAME, "roofline_B", "1")
     timed = wish_of(run, timed=True)
@@ -51,7 +51,7 @@ def batch() -> int:
 
 def take(run: Run, **chosen: object) -> None:
     """Sets the controls, the others as they come, and measures unless just that has been measured."""
-    for name, unset in (("roofline_P", POSITIONS), ("roofline_dtype", None), ("roofline_B", "1")):
+    for name, unset in (("roofline_P", POSITIONS), ("roofline_dtype", run.model.dtype), ("roofline_B", "1")):
         st.session_state[name] = chosen.get(name, unset)
     mine, wish = experiment.experimenter(NAME, roofline), wish_of(run, timed=True)
     now = mine.state()
