@@ -125,10 +125,10 @@ def test_bytes_decide_for_a_decode_step_and_the_sentence_follows_the_batch(opene
 
 
 def test_marks_above_the_roof_are_said_to_be(opened, planned):
-    app, _ = page(opened, over(timed(planned, ms=1.0)))
+    app, _ = page(opened, over(timed(planned, ms=20.0)))
     (said,) = [m.value for m in app.main.markdown if "above the roof" in m.value and "✗" in m.value]
-    # Prefill: 2,820,669,440 operations in 1 ms are 2.82 TFLOP/s, of a roof of 105 GFLOP/s.
-    assert "prefill (batch 1) reaches 2.69e3 % of it" in said
+    # Prefill: 2,820,669,440 operations in 20 ms are 141 GFLOP/s, of a roof of 105 GFLOP/s at its upper quartile.
+    assert "prefill (batch 1) reaches 134 % of it" in said
 
 
 def test_few_passes_are_not_compared(opened, planned):
