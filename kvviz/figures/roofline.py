@@ -144,7 +144,7 @@ def _roof(figure: go.Figure, roof: Roofline, rates: Rates, words: Words, p: Pale
     ridge = words["ridge"].format(ridge=digits(roof.ridge or 0))
     notes = (
         (bend, low, f"<b>{ridge}</b>", {"xanchor": "left", "yanchor": "bottom", "xshift": 5, "yshift": 3}),
-        (right, ys[2], si(rates.flop_rate.median, "FLOP/s"), {"xanchor": "right", "yanchor": "bottom", "yshift": 7}),
+        (bend, ys[1], si(rates.flop_rate.median, "FLOP/s"), {"xanchor": "left", "yanchor": "bottom", "yshift": 7}),
         (half, math.log10(10**half * rates.bandwidth.median / size), si(rates.bandwidth.median, "B/s"),
          {"xanchor": "right", "yanchor": "bottom", "xshift": -6, "yshift": 4}),
     )  # fmt: skip

@@ -43,6 +43,7 @@ NARROW = (
     ".stMain [data-testid=stColumn]{min-width:min(100%,132px)}"
     ".stMain [data-testid=stColumn]:has(.st-key-attention_rows,.st-key-edit_how,.st-key-problem_start)"
     "{min-width:min(100%,11.4rem)}"
+    ".stMain [data-testid=stColumn]:has(.st-key-roofline_B){min-width:min(100%,18.8rem)}"
     ".stMain [data-testid=stColumn]:has([data-testid=kv-chart],canvas){min-width:min(100%,400px)}</style>"
 )
 
