@@ -19,7 +19,7 @@ from kvviz.records.roofline import Point, Roofline, Step, floor_ms
 from kvviz.theory import roofline as theory
 
 Words = Mapping[str, str]
-FORMS = {"decode": "circle", "prefill": "square", "race_cached": "diamond", "race_uncached": "diamond-open"}
+FORMS = {"decode": "circle", "prefill": "square", "race_cached": "diamond-open", "race_uncached": "diamond-wide-open"}
 HEIGHT = 400
 NEAR = 0.08  # of a power of ten: labels of marks nearer than this would overlap
 
@@ -114,7 +114,11 @@ def drawing(roof: Roofline, *, words: Words, dark: bool, batch: int = 1, lanes: 
 
 
 def _best(step: Step, rates: Rates) -> float:
-    return theory.attainable(step.intensity, rates.flop_rate.median, rates.bandwidth.median)
+    return _best_at(step.intensity, rates)
+
+
+def _best_at(intensity: float, rates: Rates) -> float:
+    return theory.attainable(intensity, rates.flop_rate.median, rates.bandwidth.median)
 
 
 def _roof(figure: go.Figure, roof: Roofline, rates: Rates, words: Words, p: Palette, ends: tuple, size: float) -> None:
@@ -140,12 +144,13 @@ def _roof(figure: go.Figure, roof: Roofline, rates: Rates, words: Words, p: Pale
         x=[bend, bend], y=[low, ys[1]], mode="lines", line={"color": p.muted, "width": 1.5, "dash": "dash"},
         hoverinfo="skip", showlegend=False,
     )  # fmt: skip
-    half = (left + bend) / 2
+    half = max((left + bend) / 2, left + 0.16 * (right - left))  # the label beside it keeps within the axes
+    slope = _best_at(10**half, rates)
     ridge = words["ridge"].format(ridge=digits(roof.ridge or 0))
     notes = (
         (bend, low, f"<b>{ridge}</b>", {"xanchor": "left", "yanchor": "bottom", "xshift": 5, "yshift": 3}),
         (bend, ys[1], si(rates.flop_rate.median, "FLOP/s"), {"xanchor": "left", "yanchor": "bottom", "yshift": 7}),
-        (half, math.log10(10**half * rates.bandwidth.median / size), si(rates.bandwidth.median, "B/s"),
+        (half, math.log10(slope / size), si(rates.bandwidth.median, "B/s"),
          {"xanchor": "right", "yanchor": "bottom", "xshift": -6, "yshift": 4}),
     )  # fmt: skip
     for x, y, said, place in notes:
@@ -161,11 +166,12 @@ def _marks(figure, p: Palette, words: Words, kind: str, steps, ys, hollow, said,
         mode="markers+text" if batch else "markers",
         name=words[f"kind_{kind}"],
         text=_labels(steps, batch),
-        textposition=[*["bottom center"] * (len(steps) - 1), "middle right"],
+        # With few rows squares and circles lie in the same place, and their numbers must not.
+        textposition=[*["bottom center"] * (len(steps) - 1), "middle right"] if kind == "decode" else "middle left",
         textfont={"color": p.text, "size": 12},
         marker={
             "symbol": FORMS[kind],
-            "size": [15 if mine else 10 for mine in chosen],
+            "size": [16 if mine or not batch else 10 for mine in chosen],
             "color": [p.background if empty else colour for empty in hollow],
             "line": {"color": colour, "width": 2},
         },

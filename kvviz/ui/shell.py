@@ -41,9 +41,11 @@ SIDEBAR = "<style>[data-testid=stSidebarContent] .stVerticalBlock{gap:.55rem}</s
 NARROW = (
     "<style>.stMain [data-testid=stHorizontalBlock]:has(>[data-testid=stColumn]){flex-wrap:wrap}"
     ".stMain [data-testid=stColumn]{min-width:min(100%,132px)}"
-    ".stMain [data-testid=stColumn]:has(.st-key-attention_rows,.st-key-edit_how,.st-key-problem_start)"
+    ".stMain [data-testid=stColumn]"
+    ":has(.st-key-attention_rows,.st-key-edit_how,.st-key-problem_start,.st-key-roofline_dtype)"
     "{min-width:min(100%,11.4rem)}"
     ".stMain [data-testid=stColumn]:has(.st-key-roofline_B){min-width:min(100%,18.8rem)}"
+    ".stMain [data-testid=stColumn]:has(.st-key-roofline_start):has(.st-key-roofline_stop){min-width:min(100%,17rem)}"
     ".stMain [data-testid=stColumn]:has([data-testid=kv-chart],canvas){min-width:min(100%,400px)}</style>"
 )
 

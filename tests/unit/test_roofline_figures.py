@@ -109,7 +109,7 @@ def test_the_table_holds_every_pass_and_what_is_not_known_is_empty():
 def test_lanes_of_a_race_are_drawn_and_listed():
     lane = Point(step_of(SMALL, MATRICES, "race_cached", 1, 99, 1), Spread(70, 70, 70, 16), KNOWN)
     drawn = figures.drawing(roof({}), words=WORDS, dark=False, lanes=(lane,))
-    assert named(drawn, "race, with cache").marker.symbol == "diamond"
+    assert named(drawn, "race, with cache").marker.symbol == "diamond-open"
     table = figures.drawing_table(roof({}), words=WORDS, lanes=(lane,))
     assert table["pass"][-1] == "race, with cache" and table["keys a row meets"][-1] == 100
 

@@ -25,7 +25,7 @@ def controls(run: Run) -> RooflineWish:
     """Positions, precision, batch, Measure and Stop. The wish stays the timed one once that has been asked for: the
     passes by formula alone would take its place."""
     request.take_own(NAME, roofline_P=POSITIONS)
-    length, precision, which, start, stop = st.columns([1.35, 1.75, 2.95, 1.3, 1.25], vertical_alignment="bottom")
+    length, precision, which, buttons = st.columns([1.35, 1.75, 2.95, 2.65], vertical_alignment="bottom")
     length.number_input(
         t(NAME, "control_P"),
         *links.OWN[NAME]["roofline_P"],
@@ -38,7 +38,7 @@ def controls(run: Run) -> RooflineWish:
     with which:
         experiment.choice(NAME, "roofline_B", "1")
     timed = wish_of(run, timed=True)
-    experiment.start_and_stop(NAME, roofline, timed, t(NAME, "start"), where=(start, stop))
+    experiment.start_and_stop(NAME, roofline, timed, t(NAME, "start"), where=buttons.columns(2))
     asked = experiment.experimenter(NAME, roofline).state().wish
     return timed if asked == timed else wish_of(run)
 
