@@ -43,7 +43,7 @@ def forward(
     cache: Cache | StaticCache | None,
     keep: int = 1,
 ) -> torch.Tensor:
-    """Logits of the last `keep` rows (0: all). ids, positions (1, Tq); mask (1, 1, Tq, T) -> (1, keep, V).
+    """Logits of the last `keep` rows (0: all). ids, positions (B, Tq); mask (B, 1, Tq, T) -> (B, keep, V).
 
     Without a mask transformers makes its own. A model that mixes kinds of layers takes a mask for each kind, by
     its name. The cache, if any, grows in place. Without one nothing is kept.
@@ -93,6 +93,15 @@ def nbytes(cache: Cache) -> int:
     """Bytes of the storages behind the tensors, each storage once: what is really held."""
     storages = {s.data_ptr(): s.nbytes() for s in (t.untyped_storage() for t in tensors(cache))}
     return sum(storages.values())
+
+
+def repeated(cache: Cache, sequences: int) -> Cache:
+    """A new cache for a batch: what `cache` holds of its one sequence, copied for each of them."""
+    batch = new_cache()
+    for i in range(len(cache.layers)):
+        k, v = layer(cache, i)
+        batch.update(k.repeat(sequences, 1, 1, 1), v.repeat(sequences, 1, 1, 1), i)  # (B, Hkv, T, D)
+    return batch
 
 
 def cut_back(cache: Cache, to: int) -> None:

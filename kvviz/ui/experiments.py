@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kvviz.records.breaks import Breaks
     from kvviz.records.growth import Growth
     from kvviz.records.permission import Permission
+    from kvviz.records.roofline import Roofline
     from kvviz.ui.experimenter import State
 
 
@@ -81,3 +82,19 @@ def broken(model: LoadedModel, wish: BreakWish) -> Iterator[Breaks]:
     from kvviz.engine import breaks as engine
 
     return engine.all_kinds(model, wish.prompt)
+
+
+@dataclass(frozen=True)
+class RooflineWish:
+    """Prefill of `length` tokens and decode steps after it: by formula alone, or `timed`."""
+
+    model: str
+    dtype: str
+    length: int
+    timed: bool = False
+
+
+def roofline(model: LoadedModel, wish: RooflineWish) -> Iterator[Roofline]:
+    from kvviz.engine import roofline as engine
+
+    return engine.points(model, wish.length) if wish.timed else engine.plan(model, wish.length)

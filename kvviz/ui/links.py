@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qs, quote, urlencode
 
+from kvviz.models.device import DTYPES
 from kvviz.records.architectures import FORMATS, MOST, MOST_BATCH, MOST_POSITIONS
 from kvviz.records.gpus import GPUS
 from kvviz.records.presets import PRESETS
+from kvviz.records.roofline import BATCHES
 from kvviz.records.source import STATIONS
 
 LANGUAGE_NAMES = {"en": "English", "zh": "中文"}  # as the language control shows them, and as its query value
@@ -51,6 +53,11 @@ OWN: Mapping[str, Mapping[str, Field]] = {
     },
     "source": {"station": STATIONS},
     "race": {"race_P": (1, 1023), "race_N": (1, MAX_NEW), "race_repeats": (1, 25)},
+    "roofline": {
+        "roofline_P": (1, 1023),
+        "roofline_dtype": tuple(DTYPES),
+        "roofline_B": tuple(map(str, BATCHES)),
+    },
     "memory": {
         "memory_model": ("run", *PRESETS, "own", "config"),
         "memory_T": (1, MOST_POSITIONS),

@@ -22,7 +22,9 @@ from kvviz.ui.sidebar import sidebar, why_not_run
 
 # The story, in its order: files under pages/. A page whose file is not there is not in it. All stand side by side in
 # the top bar: grouped by part they would hide in menus, and nothing would show where one is.
-STORY = ("home", "problem", "allowed", "prefill", "decode", "attention", "positions", "source", "race", "memory")
+STORY = (
+    "home", "problem", "allowed", "prefill", "decode", "attention", "positions", "source", "race", "roofline", "memory",
+)  # fmt: skip
 PAGES = tuple(name for name in STORY if (Path(kvviz.__file__).parent.parent / "pages" / f"{name}.py").is_file())
 
 # Constant: the larger type of a lecture hall; and less air around the page, so that the player fits beside it.
@@ -39,8 +41,11 @@ SIDEBAR = "<style>[data-testid=stSidebarContent] .stVerticalBlock{gap:.55rem}</s
 NARROW = (
     "<style>.stMain [data-testid=stHorizontalBlock]:has(>[data-testid=stColumn]){flex-wrap:wrap}"
     ".stMain [data-testid=stColumn]{min-width:min(100%,132px)}"
-    ".stMain [data-testid=stColumn]:has(.st-key-attention_rows,.st-key-edit_how,.st-key-problem_start)"
+    ".stMain [data-testid=stColumn]"
+    ":has(.st-key-attention_rows,.st-key-edit_how,.st-key-problem_start,.st-key-roofline_dtype)"
     "{min-width:min(100%,11.4rem)}"
+    ".stMain [data-testid=stColumn]:has(.st-key-roofline_B){min-width:min(100%,18.8rem)}"
+    ".stMain [data-testid=stColumn]:has(.st-key-roofline_start):has(.st-key-roofline_stop){min-width:min(100%,17rem)}"
     ".stMain [data-testid=stColumn]:has([data-testid=kv-chart],canvas){min-width:min(100%,400px)}</style>"
 )
 

@@ -55,6 +55,7 @@ def ready(visit: Visit, page: str, query: str) -> None:
         "problem": "[data-key=problem-triangle]",
         "allowed": "[data-key=allowed-map]",
         "memory": "[data-key=memory-parts]",
+        "roofline": "[data-key=roofline-hero]",
         "source": ".kvw",
     }
     hero = heroes.get(page, "[data-testid=kv-player]")
