@@ -18,6 +18,8 @@ from kvviz.records.facts import MachineFacts, ModelFacts
 from kvviz.records.race import TIE, Allocator, Spread
 from kvviz.theory import memory, roofline, work
 
+CACHES = ("none", "concatenated", "preallocated")
+KERNELS = ("eager", "sdpa")
 VALUE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 WIDTH = 9  # passes of a running median
 
@@ -37,8 +39,8 @@ class Rung:
     """One lane: what is kept between passes, the attention kernel, the precision. `ms` is NaN where a repeat has not
     come (or was stopped)."""
 
-    cache: str  # "none", "concatenated", "preallocated"
-    kernel: str  # "eager", "sdpa"
+    cache: str  # one of CACHES
+    kernel: str  # one of KERNELS
     dtype: str  # of weights and cache: "float32", "float16", "bfloat16"
     N: int  # passes of a whole repeat
     ms: np.ndarray  # (R, n) float64

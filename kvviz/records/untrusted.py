@@ -19,6 +19,13 @@ def need(right: bool, part: str) -> None:
         raise Damaged(part)
 
 
+def text(value: Any, part: str, longest: int) -> str:
+    """A text of at most so many characters, none of them half of one: such a text cannot be shown."""
+    need(type(value) is str and len(value) <= longest, part)
+    need(not any("\ud800" <= c <= "\udfff" for c in value), part)
+    return value
+
+
 def facts(kind: type, raw: Any, part: str, *, longest: int = 500) -> Any:
     """A dataclass of plain values from a dict with exactly its fields, each of its type; `_LATER` may be missing.
 
@@ -43,7 +50,8 @@ def facts(kind: type, raw: Any, part: str, *, longest: int = 500) -> Any:
         elif declared == "bool":
             kinds = (bool,)
         need(isinstance(value, kinds) and (declared == "bool" or not isinstance(value, bool)), f"{part}.{name}")
-        need(not isinstance(value, str) or len(value) <= longest, f"{part}.{name}")
+        if isinstance(value, str):
+            text(value, f"{part}.{name}", longest)
         need(not isinstance(value, int | float) or abs(value) < 2**63, f"{part}.{name}")  # also NaN
     return kind(**raw)
 
