@@ -69,9 +69,7 @@ def _from(least: int, most: int | None = None) -> Callable[[str], int]:
 
     def number(text: str) -> int:
         if not text.isascii() or not text.isdigit() or int(text) < least or (most and int(text) > most):
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is no whole number from {least} {f'to {most}' if most else 'up'}"
-            )
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} {end}")
         return int(text)
 
     return number

@@ -44,6 +44,8 @@ def _plain(value: Any) -> Any:
         return [_plain(v) for v in value]
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())
+    if isinstance(value, str):
+        return str(value)  # torch's version is a class of its own
     return None if isinstance(value, float) and math.isnan(value) else value
 
 

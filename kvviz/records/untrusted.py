@@ -21,7 +21,7 @@ def need(right: bool, part: str) -> None:
 
 def text(value: Any, part: str, longest: int) -> str:
     """A text of at most so many characters, none of them half of one: such a text cannot be shown."""
-    need(type(value) is str and len(value) <= longest, part)
+    need(isinstance(value, str) and len(value) <= longest, part)
     need(not any("\ud800" <= c <= "\udfff" for c in value), part)
     return value
 
