@@ -14,8 +14,9 @@ from typing import Literal
 
 import numpy as np
 
+from kvviz.records.checks import Check
 from kvviz.records.facts import MachineFacts, ModelFacts
-from kvviz.records.race import TIE, Allocator, Spread
+from kvviz.records.race import ENOUGH, TIE, Allocator, Spread
 from kvviz.theory import memory, roofline, work
 
 CACHES = ("none", "concatenated", "preallocated")
@@ -222,6 +223,56 @@ class Ladder:
         slower = np.flatnonzero(~(slow > TIE * fast))
         first = int(slower[-1]) + 1 if slower.size else 0
         return None if first == len(slow) else self.P + 1 + WIDTH // 2 + first
+
+    @property
+    def pairs(self) -> tuple[tuple[Rung, Rung], ...]:
+        """Each lane with no cache beside the quickest one with a cache of the same kernel and precision; SDPA first."""
+        found = []
+        for slow in sorted((r for r in self.rungs if r.cache == "none"), key=lambda r: r.kernel != "sdpa"):
+            same = [r for r in self.rungs if r.cache != "none" and (r.kernel, r.dtype) == (slow.kernel, slow.dtype)]
+            if timed := [r for r in same if r.tpot.count and not r.compiled]:
+                found.append((slow, min(timed, key=lambda r: r.tpot.median)))
+        return tuple(found)
+
+    @property
+    def order(self) -> tuple[Rung, ...]:
+        """The lanes that have a time a token, the quickest first."""
+        return tuple(sorted((r for r in self.rungs if r.tpot.count), key=lambda r: r.tpot.median))
+
+    @property
+    def passes(self) -> int:
+        """Passes after the first token that the slowest lane has been timed for, over its repeats."""
+        return min((int(np.isfinite(r.ms[:, 1:]).sum()) for r in self.rungs), default=0)
+
+    @property
+    def clear(self) -> bool:
+        """One lane is the quickest: its quartiles lie below the next one's, and more than TIE apart."""
+        if len(self.order) < 2 or self.passes < ENOUGH:
+            return False
+        first, second = (r.tpot for r in self.order[:2])
+        return first.high < second.low and second.median > TIE * first.median
+
+    def held_formula(self, rung: Rung) -> int:
+        """Bytes that lane must hold after its passes so far: what has been fed, or all that will be."""
+        if rung.cache == "none" or not rung.n:
+            return 0
+        positions = self.P + (rung.n if rung.cache == "concatenated" else self.N) - 1
+        return positions * self._kv(rung.dtype) * self.batch
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """Once a lane has made a pass: the same tokens in all lanes, and the bytes counted against the formula."""
+        if not self.n:
+            return ()
+        same, held = self.same, [(r, int(r.held[-1])) for r in self.rungs if r.cache != "none"]
+        half = any(r.dtype != "float32" for r in self.rungs)
+        verdict: Literal["holds", "rounding", "fails"]
+        verdict = "holds" if same.all() else "rounding" if half else "fails"
+        checks = [Check("same", verdict, float(same.sum()), float(self.n))]
+        if held:
+            off = sum(found != self.held_formula(rung) for rung, found in held)
+            checks.append(Check("held", "fails" if off else "holds", float(len(held) - off), float(len(held))))
+        return tuple(checks)
 
     def _kv(self, dtype: str) -> int:
         """Bytes of K and V of one position in that precision."""
