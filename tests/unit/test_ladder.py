@@ -11,11 +11,12 @@ import torch
 from paper_ladder import KNOWN
 
 from kvviz import cli
-from kvviz.engine import bench, growth, ladder, lanes, rates
+from kvviz.engine import bench, growth, ladder, lanes, load, rates
 from kvviz.engine.ladder import Way
-from kvviz.models import memory
+from kvviz.models import catalog, memory
 from kvviz.records.ladder_file import from_json, read, to_json
 from kvviz.refusal import Refusal
+from tests.unit.families import FAMILIES, write
 
 P, N = 12, 6
 TEXT = "Once upon a time"
@@ -59,6 +60,23 @@ def test_every_lane_writes_what_generate_writes(name, batch, request):
         assert rung.held.tolist() == [batch * t * TOKEN[name] for t in positions], rung.name
     assert found.generate.shape == (2,) and found.same.all() and len(found.same) == N
     assert (found.state, found.complete, found.batch, found.rates) == ("done", 2, batch, KNOWN)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_writes_the_same_in_every_lane(name, tmp_path):
+    """Windows shorter than the text, several kinds of layers, keys and values shared: 30 + 6 tokens."""
+    family = FAMILIES[name]
+    folder = write(tmp_path / name, family.config_class, family.config)
+    model = load(catalog.name_owner_folder(folder, default=False), device="cpu")
+    there = ladder.kernels(model)
+    assert there == (("eager",) if name == "gemma2" else ("eager", "sdpa"))
+    ways = ladder.available(model.device, "float32", there)
+    found = climb(model, 30, rungs=[w for w in ways if w.dtype == "float32"], beside_generate=True)[-1]
+    assert found.same.all() and len(found.rungs) == 3 * len(there) and len(found.generate) == 1
+    if name == "gemma2":
+        with pytest.raises(Refusal) as refused:
+            climb(model, rungs=ONE)
+        assert refused.value.code == "no_such_kernel" and "Gemma2ForCausalLM" in str(refused.value)
 
 
 def test_half_precision_has_weights_and_cache_of_its_own(story_gpt2):
