@@ -227,6 +227,22 @@ def test_a_row_that_differs_is_seen(story_gpt2, monkeypatch):
     assert climb(story_gpt2)[-1].same.tolist() == [True, True, False, True, True, True]
 
 
+def test_a_repeat_that_differs_is_seen(story_gpt2, monkeypatch):
+    step, passes = lanes.Lane.step, []
+
+    def odd(lane):
+        passes.append(lane)
+        done = step(lane)
+        other = (
+            (done.chosen + 1) % 100 if len(passes) == 4 + N + 2 else done.chosen
+        )  # warm-up, a round, the second pass
+        return lanes.Passed(done.ms, done.held, other, True)
+
+    monkeypatch.setattr(lanes.Lane, "step", odd)
+    found = climb(story_gpt2, repeats=3)[-1]
+    assert found.same.tolist() == [True, False, True, True, True, True] and found.rungs[0].chosen[1] == -1
+
+
 def test_refusals_come_before_anything_runs(story_gpt2):
     for text, length, code in (("", 5, "empty_prompt"), ("Once", 1025, "too_long"), ("Once", 1020, "too_many_new")):
         with pytest.raises(Refusal) as refused:
