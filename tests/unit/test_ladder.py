@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 import threading
 
@@ -69,11 +71,13 @@ def test_every_family_writes_the_same_in_every_lane(name, tmp_path):
     folder = write(tmp_path / name, family.config_class, family.config)
     model = load(catalog.name_owner_folder(folder, default=False), device="cpu")
     there = ladder.kernels(model)
-    assert there == (("eager",) if name == "gemma2" else ("eager", "sdpa"))
+    with contextlib.nullcontext() if "sdpa" in there else pytest.raises(ValueError):  # by transformers' version
+        copy.deepcopy(model.module).set_attn_implementation("sdpa")
+    assert there[0] == "eager" and ("sdpa" in there or name == "gemma2")
     ways = ladder.available(model.device, "float32", there)
     found = climb(model, 30, rungs=[w for w in ways if w.dtype == "float32"], beside_generate=True)[-1]
     assert found.same.all() and len(found.rungs) == 3 * len(there) and len(found.generate) == 1
-    if name == "gemma2":
+    if "sdpa" not in there:
         with pytest.raises(Refusal) as refused:
             climb(model, rungs=ONE)
         assert refused.value.code == "no_such_kernel" and "Gemma2ForCausalLM" in str(refused.value)
@@ -233,9 +237,7 @@ def test_a_repeat_that_differs_is_seen(story_gpt2, monkeypatch):
     def odd(lane):
         passes.append(lane)
         done = step(lane)
-        other = (
-            (done.chosen + 1) % 100 if len(passes) == 4 + N + 2 else done.chosen
-        )  # warm-up, a round, the second pass
+        other = (done.chosen + 1) % 100 if len(passes) == 4 + N + 2 else done.chosen  # the second round's second
         return lanes.Passed(done.ms, done.held, other, True)
 
     monkeypatch.setattr(lanes.Lane, "step", odd)
