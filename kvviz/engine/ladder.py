@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from kvviz.engine import failures, growth, rates
-from kvviz.engine.lanes import FIRST, RUNGS, Lane, Modules, Passed, Way, available, checked
+from kvviz.engine.lanes import FIRST, RUNGS, Lane, Modules, Passed, Way, available, checked, kernels
 from kvviz.engine.race import MOST_REPEATS, least_repeats, prompt_ids
 from kvviz.engine.timing import timed
 from kvviz.models import memory
@@ -28,7 +28,7 @@ from kvviz.records.race import Allocator
 from kvviz.refusal import Refusal
 from kvviz.theory.memory import kv_bytes, working_bytes
 
-__all__ = ["RUNGS", "Way", "available", "check_memory", "climb"]
+__all__ = ["RUNGS", "Way", "available", "check_memory", "climb", "kernels"]
 CHUNK = 16  # passes of a lane before the next one's
 BUDGET_S = 10.0  # repeats are added while all of them fit in about this
 PAUSE_S = 0.1  # between two results, once the first round is through
@@ -199,8 +199,8 @@ class _Climber:
         return self.snapshot("stopped")
 
     def _beside(self) -> float:
-        """Milliseconds a token of transformers' own loop: all N less the first alone."""
-        module, _ = self.modules.get("sdpa", self.model.facts.dtype)
+        """Milliseconds a token of transformers' own loop, with the kernel it would pick: all N less the first alone."""
+        module, _ = self.modules.get(kernels(self.model)[-1], self.model.facts.dtype)
         whole, first = (_generate(self.model, module, self.ids, n, self.batch) for n in (self.N, 1))
         return (whole - first) / (self.N - 1)
 

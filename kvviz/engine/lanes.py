@@ -37,19 +37,24 @@ class Way(NamedTuple):
 RUNGS = tuple((cache, kernel) for cache in CACHES for kernel in KERNELS)
 
 
-def available(device: torch.device, dtype: str) -> tuple[Way, ...]:
+def kernels(model: LoadedModel) -> tuple[str, ...]:
+    """The kernels that transformers has for this family: some (Gemma 2) are never given SDPA."""
+    return KERNELS if getattr(model.module, "_supports_sdpa", True) else ("eager",)
+
+
+def available(device: torch.device, dtype: str, kernels: tuple[str, ...] = KERNELS) -> tuple[Way, ...]:
     """What a model of that precision may be run as on that device: its own precision first, then the halves that the
-    device computes in; on CUDA each with its decode step compiled, at the end."""
+    device computes in; on CUDA each with its decode step compiled, at the end. `kernels`: those of its family."""
     halves = [name for name in devices.dtypes(device) if name != "float32" and name != dtype]
-    found = [Way(*rung, name) for name in (dtype, *halves) for rung in RUNGS]
-    if device.type == "cuda":
+    found = [Way(*rung, name) for name in (dtype, *halves) for rung in RUNGS if rung[1] in kernels]
+    if device.type == "cuda" and "sdpa" in kernels:
         found += [Way("preallocated", "sdpa", name, True) for name in (dtype, *halves)]
     return tuple(found)
 
 
 def checked(model: LoadedModel, ways: tuple, *, compiler: bool) -> tuple[Way, ...]:
     """The ways with their precision spelt out. ValueError for what there is not, or twice; a Refusal "bad_dtype",
-    "dtype_not_here" or "no_compiler" for what this device can't do."""
+    "dtype_not_here" or "no_compiler" for what this device can't do, "no_such_kernel" for what this family can't."""
     found = []
     for given in ways:
         way = Way(*given)
@@ -59,6 +64,8 @@ def checked(model: LoadedModel, ways: tuple, *, compiler: bool) -> tuple[Way, ..
         if way.compiled and way[:2] != ("preallocated", "sdpa"):
             raise ValueError("only the preallocated cache with SDPA keeps still enough to be compiled")
         devices.check_dtype(way.dtype, model.device)
+        if way.kernel not in kernels(model):
+            raise Refusal("no_such_kernel", kind=model.facts.architecture, kernel=way.kernel)
         if way.compiled and not compiler:
             raise Refusal("no_compiler", device=str(model.device))
         found.append(way)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 import threading
 
@@ -11,11 +13,12 @@ import torch
 from paper_ladder import KNOWN
 
 from kvviz import cli
-from kvviz.engine import bench, growth, ladder, lanes, rates
+from kvviz.engine import bench, growth, ladder, lanes, load, rates
 from kvviz.engine.ladder import Way
-from kvviz.models import memory
+from kvviz.models import catalog, memory
 from kvviz.records.ladder_file import from_json, read, to_json
 from kvviz.refusal import Refusal
+from tests.unit.families import FAMILIES, write
 
 P, N = 12, 6
 TEXT = "Once upon a time"
@@ -59,6 +62,25 @@ def test_every_lane_writes_what_generate_writes(name, batch, request):
         assert rung.held.tolist() == [batch * t * TOKEN[name] for t in positions], rung.name
     assert found.generate.shape == (2,) and found.same.all() and len(found.same) == N
     assert (found.state, found.complete, found.batch, found.rates) == ("done", 2, batch, KNOWN)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_writes_the_same_in_every_lane(name, tmp_path):
+    """Windows shorter than the text, several kinds of layers, keys and values shared: 30 + 6 tokens."""
+    family = FAMILIES[name]
+    folder = write(tmp_path / name, family.config_class, family.config)
+    model = load(catalog.name_owner_folder(folder, default=False), device="cpu")
+    there = ladder.kernels(model)
+    with contextlib.nullcontext() if "sdpa" in there else pytest.raises(ValueError):  # by transformers' version
+        copy.deepcopy(model.module).set_attn_implementation("sdpa")
+    assert there[0] == "eager" and ("sdpa" in there or name == "gemma2")
+    ways = ladder.available(model.device, "float32", there)
+    found = climb(model, 30, rungs=[w for w in ways if w.dtype == "float32"], beside_generate=True)[-1]
+    assert found.same.all() and len(found.rungs) == 3 * len(there) and len(found.generate) == 1
+    if "sdpa" not in there:
+        with pytest.raises(Refusal) as refused:
+            climb(model, rungs=ONE)
+        assert refused.value.code == "no_such_kernel" and "Gemma2ForCausalLM" in str(refused.value)
 
 
 def test_half_precision_has_weights_and_cache_of_its_own(story_gpt2):
@@ -207,6 +229,20 @@ def test_a_row_that_differs_is_seen(story_gpt2, monkeypatch):
 
     monkeypatch.setattr(lanes.Lane, "step", odd)
     assert climb(story_gpt2)[-1].same.tolist() == [True, True, False, True, True, True]
+
+
+def test_a_repeat_that_differs_is_seen(story_gpt2, monkeypatch):
+    step, passes = lanes.Lane.step, []
+
+    def odd(lane):
+        passes.append(lane)
+        done = step(lane)
+        other = (done.chosen + 1) % 100 if len(passes) == 4 + N + 2 else done.chosen  # the second round's second
+        return lanes.Passed(done.ms, done.held, other, True)
+
+    monkeypatch.setattr(lanes.Lane, "step", odd)
+    found = climb(story_gpt2, repeats=3)[-1]
+    assert found.same.tolist() == [True, False, True, True, True, True] and found.rungs[0].chosen[1] == -1
 
 
 def test_refusals_come_before_anything_runs(story_gpt2):
