@@ -69,7 +69,7 @@ class _Sheet:
 def climb(
     model: LoadedModel,
     prompt: str,
-    P: int,
+    P: int | None,
     N: int,
     *,
     rungs: Sequence[Way | tuple] = RUNGS,
@@ -83,7 +83,8 @@ def climb(
     budget_s: float = BUDGET_S,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Ladder]:
-    """Greedy, N tokens after the first P of `prompt` (said again where it ends), in every lane and every round.
+    """Greedy, N tokens after the first P of `prompt` (said again where it ends; None: all of it), in every lane and
+    every round.
 
     Yields the ladder so far: after each pass until the first round is through, then about ten times a second; the last
     one is "done" or "stopped". `stop` is looked at between passes. `repeats` None: at least `least_repeats`, more while
@@ -95,7 +96,7 @@ def climb(
         raise ValueError("a time a token needs two tokens or more, and a batch at least one row")
     ids = prompt_ids(model, prompt, N, P)
     ways = checked(model, tuple(rungs), compiler=model.device.type == "cuda" or backend is not None)
-    check_memory(model, ways, P, N, batch)
+    check_memory(model, ways, len(ids), N, batch)
     climber = _Climber(model, ids, N, ways, batch, beside_generate, clock)
     climber.planned = repeats or least_repeats(N)
     climber.rates = known

@@ -333,3 +333,35 @@ def _ceiling(ladder: Ladder) -> float:
 
 def _number(value: float, digits: int) -> float | None:
     return None if np.isnan(value) else round(float(value), digits)
+
+
+def plan(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
+    """Before anything has run: the bytes that concatenation will copy, against what is new, by formula."""
+    p = palette(dark)
+    passes, copied, written = moved(ladder)
+    figure = frame(
+        ladder, p, x={"title": words["positions"], "showgrid": False},
+        y={"title": words["moved_axis"], "rangemode": "tozero"}, height=HEIGHT, right=RIGHT, legend=_legend(p),
+    )  # fmt: skip
+    for values, name, colour, ink in (
+        (copied, words["copied"], p.wasted, p.wasted_text),
+        (written, words["written"], p.v, p.v_text),
+    ):
+        figure.add_scatter(
+            x=ladder.P + passes, y=values / MIB, mode="lines", name=name, line={"color": colour, "width": 3},
+            hovertemplate=f"{words['positions']} %{{x}}<br>{name}: %{{y:,.3f}} MiB<extra></extra>",
+        )  # fmt: skip
+        figure.add_annotation(
+            text=f"{values[-1] / MIB:,.1f} MiB", xref="paper", x=1.005, xanchor="left", y=values[-1] / MIB,
+            showarrow=False, font={"size": 13, "color": ink},
+        )  # fmt: skip
+    return figure
+
+
+def plan_table(ladder: Ladder, *, words: Words) -> dict[str, list]:
+    passes, copied, written = moved(ladder)
+    return {
+        words["positions"]: (ladder.P + passes).tolist(),
+        f"{words['copied']} ({words['bytes']})": copied.tolist(),
+        f"{words['written']} ({words['bytes']})": written.tolist(),
+    }

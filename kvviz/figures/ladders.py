@@ -87,12 +87,13 @@ def _pays(ladder: Ladder, words: Words) -> dict[str, object]:
 def _floor(ladder: Ladder) -> dict[str, object]:
     """Of the quickest lane with a cache: bytes and operations of its middle pass, and how far it is from its floor."""
     names = ("floor", "distance", "mbu", "mfu", "moved", "flops", "bandwidth", "flop_rate", "middle")
-    values: dict[str, object] = dict.fromkeys(names, "–")
+    values: dict[str, object] = dict.fromkeys(names, "–") | {"above": False}
     cached = [r for r in ladder.order if r.cache != "none"]
     if not cached or (rates := ladder.rates_of(cached[0])) is None:
         return values
     rung = cached[0]
     return {
+        "above": rung.tpot.median < ladder.floor_ms(rung),
         "floor": text.milliseconds(ladder.floor_ms(rung)),
         "distance": f"{rung.tpot.median / ladder.floor_ms(rung):.2f}",
         "mbu": text.percent(ladder.bandwidth_share(rung)),

@@ -22,7 +22,19 @@ from kvviz.ui.sidebar import sidebar, why_not_run
 
 # The story, in its order: files under pages/. A page whose file is not there is not in it. All stand side by side in
 # the top bar: grouped by part they would hide in menus, and nothing would show where one is.
-STORY = ("home", "problem", "allowed", "prefill", "decode", "attention", "positions", "source", "race", "memory")
+STORY = (
+    "home",
+    "problem",
+    "allowed",
+    "prefill",
+    "decode",
+    "attention",
+    "positions",
+    "source",
+    "race",
+    "ladder",
+    "memory",
+)
 PAGES = tuple(name for name in STORY if (Path(kvviz.__file__).parent.parent / "pages" / f"{name}.py").is_file())
 
 # Constant: the larger type of a lecture hall; and less air around the page, so that the player fits beside it.
