@@ -15,10 +15,10 @@ import plotly.graph_objects as go
 from kvviz.figures import text
 from kvviz.figures.frame import frame, styled_axis
 from kvviz.figures.palette import Palette, palette
-from kvviz.records.ladder import Ladder, Rung
+from kvviz.records.ladder import WIDTH, Ladder, Rung, running_median
 from kvviz.theory.memory import copied_by_concatenation, kv_bytes, written_after_prefill
 
-HEIGHT = 400  # pixels
+HEIGHT = 372  # pixels
 RIGHT = 84  # pixels, for the numbers at the ends of lines
 APART = 0.052  # of the height: two numbers at the ends of lines stand no closer
 MIB = 2**20
@@ -60,7 +60,8 @@ def lane_name(rung: Rung, ladder: Ladder, words: Words) -> str:
 
 
 def time(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
-    """Milliseconds of each pass after the first against the positions its query meets: medians, bands of quartiles."""
+    """Milliseconds of each pass after the first against the positions its query meets: medians thin, over bands of
+    quartiles; running medians thick."""
     p = palette(dark)
     ceiling = _ceiling(ladder)
     last = ladder.P + ladder.N - 1
@@ -93,7 +94,15 @@ def time(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
     for rung, look in zip(ladder.rungs, styles, strict=True):
         x, y = ladder.P + np.arange(1, rung.n), rung.per_pass[1, 1:]
         hover = f"{words['positions']} %{{x}}<br>{look.name}: %{{y:.2f}} ms<extra></extra>"
-        figure.add_trace(_line(x, y, look, hover))
+        smooth = running_median(y)
+        if len(smooth):
+            thin = _line(x, y, look, hover)
+            thin.update(opacity=0.4, showlegend=False, line={"color": look.colour, "width": 1})
+            figure.add_trace(thin)
+            middle = f"{words['running']} %{{x}}<br>{look.name}: %{{y:.2f}} ms<extra></extra>"
+            figure.add_trace(_line(x[WIDTH // 2 : len(x) - WIDTH // 2], smooth, look, middle))
+        else:
+            figure.add_trace(_line(x, y, look, hover))
         if len(y):
             end = float(np.median(y[-max(1, len(y) // 8) :]))
             ends.append((min(end, ceiling), f"{text.milliseconds(end)} ms", look.ink))
@@ -180,7 +189,12 @@ def tokens(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
             orientation="h",
             marker={
                 "color": [look.colour for look in styles],
-                "pattern": {"shape": [look.pattern for look in styles], "fgcolor": p.background, "size": 6},
+                "pattern": {
+                    "shape": [look.pattern for look in styles],
+                    "fillmode": "overlay",
+                    "fgcolor": p.background,
+                    "size": 6,
+                },
             },
             text=[f"{text.milliseconds(m)} ms" if np.isfinite(m) else "" for m in middle],
             textposition="outside",

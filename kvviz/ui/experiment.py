@@ -194,7 +194,7 @@ def table(heading: str, of: Callable[..., dict[str, list]], page: str, record: o
     st.dataframe(of(record, words=words(page)), hide_index=True, key=f"table-{page}-{of.__name__}")
 
 
-def choice(page: str, name: str, default: str | None, *, kind: str = "segmented") -> str | None:
+def choice(page: str, name: str, default: str | None, *, kind: str = "segmented", labelled: bool = True) -> str | None:
     """One of links.OWN[page][name], by the words name_VALUE of the lesson. A link sets it, Copy link holds it."""
     options = links.OWN[page][name]
     assert isinstance(options, tuple)
@@ -209,6 +209,7 @@ def choice(page: str, name: str, default: str | None, *, kind: str = "segmented"
         format_func=lambda value: t(page, f"{name}_{value}"),
         key=name,
         persist_state="session",
+        label_visibility="visible" if labelled else "collapsed",
     )
 
 

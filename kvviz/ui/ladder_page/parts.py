@@ -37,7 +37,7 @@ def hero(now: State) -> object:
     experiment.answer(NAME, f"answer_{values['case']}", **values, pays_text=_pays(values))
     picture, side = st.columns([3.1, 1.9])
     with picture:
-        view = experiment.choice(NAME, "ladder_view", "time") or "time"
+        view = experiment.choice(NAME, "ladder_view", "time", labelled=False) or "time"
         draw, table = figures.DRAW[view]
         experiment.chart(NAME, view, draw, table, found, values=values, answer="", key="hero")
     with side:
