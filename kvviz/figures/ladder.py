@@ -72,6 +72,7 @@ def time(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
         y={"title": words["ms"], "range": [0, ceiling]},
         height=HEIGHT,
         right=RIGHT,
+        uirevision=f"{ladder.key} time",
         legend=_legend(p),
         margin=_margin(ladder),
     )
@@ -140,6 +141,7 @@ def clock(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
         y={"title": words["ms_so_far"], "range": [0, top], "tickformat": ",d"},
         height=HEIGHT,
         right=RIGHT,
+        uirevision=f"{ladder.key} clock",
         legend=_legend(p),
         margin=_margin(ladder),
     )
@@ -176,6 +178,7 @@ def tokens(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
         height=HEIGHT,
         right=64,
         showlegend=False,
+        uirevision=f"{ladder.key} tokens",  # its axes are others: nothing of another view's zoom is kept
         bargap=0.35,
         xaxis2=styled_axis(p, {"title": words["tpot"], "domain": [0.54, 1], "anchor": "y", **axis}),
     )
@@ -196,10 +199,6 @@ def tokens(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
                     "size": 6,
                 },
             },
-            text=[f"{text.milliseconds(m)} ms" if np.isfinite(m) else "" for m in middle],
-            textposition="outside",
-            textfont={"color": p.text, "size": 13},
-            cliponaxis=False,
             error_x={
                 "type": "data",
                 "symmetric": False,
@@ -209,6 +208,17 @@ def tokens(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
                 "thickness": 1.5,
             },
             hovertemplate=f"%{{y}}<br>{words[part]}: %{{x:,.2f}} ms<extra></extra>",
+        )
+        figure.add_scatter(  # behind the quartiles, which would cross a bar's own text
+            y=names,
+            x=[s.high for s in spreads],
+            xaxis=at,
+            mode="text",
+            text=[f"\u2002{text.milliseconds(m)} ms" if np.isfinite(m) else "" for m in middle],
+            textposition="middle right",
+            textfont={"color": p.text, "size": 13},
+            cliponaxis=False,
+            hoverinfo="skip",
         )
     floors = [ladder.floor_ms(r) for r in ladder.rungs]
     figure.add_scatter(
@@ -250,6 +260,7 @@ def bytes_(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
         y={"title": words["held_axis"], "rangemode": "tozero"},
         height=HEIGHT,
         right=RIGHT,
+        uirevision=f"{ladder.key} bytes",
         legend=_legend(p),
         margin=_margin(ladder),
         xaxis2=styled_axis(p, {"title": words["positions"], "domain": [0.58, 1], "anchor": "y2", "showgrid": False}),
@@ -356,6 +367,7 @@ def plan(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
     figure = frame(
         ladder, p, x={"title": words["positions"], "showgrid": False},
         y={"title": words["moved_axis"], "rangemode": "tozero"}, height=HEIGHT, right=RIGHT, legend=_legend(p),
+        uirevision="plan",
     )  # fmt: skip
     for values, name, colour, ink in (
         (copied, words["copied"], p.wasted, p.wasted_text),

@@ -19,7 +19,7 @@ OWN = links.OWN[NAME]
 def controls(run: Run) -> LadderWish:
     """Lengths, batch, what besides, Start and Stop; the lanes below them."""
     request.take_own(NAME, ladder_N=NEW, ladder_B=BATCH, ladder_lanes=LANES, ladder_more=MORE, ladder_view="time")
-    length, new, batch, more, start, stop = st.columns([2.2, 1.8, 1.6, 3.2, 1.5, 1.3], vertical_alignment="bottom")
+    length, new, batch, more, start, stop = st.columns([1.9, 1.6, 1.6, 2.4, 1.6, 1.6], vertical_alignment="bottom")
     length.number_input(
         t(NAME, "control_P"),
         *OWN["ladder_P"],
