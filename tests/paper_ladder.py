@@ -24,5 +24,5 @@ def lane(cache: str, kernel: str, ms: list[list[float]], *, dtype: str = "float3
 
 
 def ladder(rungs: list[Rung], *, P: int = 5, N: int = 20, **other) -> Ladder:
-    given = {"rates": KNOWN, "repeats": max(len(r.ms) for r in rungs), "state": "done"} | other
+    given = {"rates": KNOWN, "repeats": max((len(r.ms) for r in rungs), default=1), "state": "done"} | other
     return Ladder("paper", SMALL, MACHINE, P, N, tuple(rungs), 84_934_656, **given)

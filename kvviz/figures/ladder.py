@@ -207,7 +207,7 @@ def tokens(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
                 "color": p.muted,
                 "thickness": 1.5,
             },
-            hovertemplate=f"%{{y}}<br>{words[part]}: %{{x:,.2f}} ms<extra></extra>",
+            hovertemplate=f"%{{y}}<br>{words[part]}: %{{x:,.2f}}<extra></extra>",
         )
         figure.add_scatter(  # behind the quartiles, which would cross a bar's own text
             y=names,
@@ -238,7 +238,7 @@ def tokens_table(ladder: Ladder, *, words: Words) -> dict[str, list]:
     columns: dict[str, list] = {words["lane"]: [lane_name(r, ladder, words) for r in rungs]}
     for part in ("ttft", "tpot"):
         spreads = [getattr(r, part) for r in rungs]
-        columns[f"{words[part]} (ms)"] = [f"{s.median:,.2f} ({s.low:,.2f} – {s.high:,.2f})" for s in spreads]
+        columns[words[part]] = [f"{s.median:,.2f} ({s.low:,.2f} – {s.high:,.2f})" for s in spreads]
     columns[f"{words['floor']} (ms)"] = [_number(ladder.floor_ms(r), 2) for r in rungs]
     columns[words["distance"]] = [_number(r.tpot.median / ladder.floor_ms(r), 2) for r in rungs]
     columns["MBU (%)"] = [_number(100 * ladder.bandwidth_share(r), 1) for r in rungs]
@@ -329,10 +329,16 @@ def _line(x: np.ndarray, y: np.ndarray, look: Look, hover: str) -> go.Scatter:
 
 
 def _write_ends(figure: go.Figure, ends: list[tuple[float, str, str]], top: float) -> None:
-    """The last value of each line in the margin, moved apart where they would overlap."""
-    at = -np.inf
-    for value, said, ink in sorted(ends):
+    """The last value of each line in the margin, moved apart where they would overlap, none above the picture."""
+    ends, places, at = sorted(ends), [], -np.inf
+    for value, *_ in ends:
         at = max(value / top, at + APART)
+        places.append(at)
+    highest = 1.0
+    for i in reversed(range(len(places))):
+        places[i] = min(places[i], highest)
+        highest = places[i] - APART
+    for at, (_, said, ink) in zip(places, ends, strict=True):
         figure.add_annotation(
             text=said, xref="paper", x=1.005, xanchor="left", yref="paper", y=at, yanchor="middle", showarrow=False,
             font={"size": 13, "color": ink},

@@ -52,7 +52,7 @@ def ladder_values(ladder: Ladder, words: Words) -> dict[str, object]:
         }
         if len(order) > 1:
             values |= {"second": lane_name(order[1], ladder, words), "next": text.milliseconds(order[1].tpot.median)}
-    if len(ladder.generate) and any(r.cache != "none" and r.tpot.count for r in ladder.rungs):
+    if len(ladder.generate) and any(r.cache != "none" and r.dtype == m.dtype and r.tpot.count for r in ladder.rungs):
         values["generate"] = text.milliseconds(float(np.median(ladder.generate)))
         values["ratio"] = f"{ladder.to_generate.median:.2f}"
     return values | _pays(ladder, words) | _floor(ladder)
@@ -190,13 +190,18 @@ def beside(ladders: Sequence[tuple[str, Ladder]], *, words: Words, dark: bool) -
                 "color": p.muted,
                 "thickness": 1.5,
             },
-            hovertemplate=f"%{{x}}<br>{text.literal(title)}: %{{y:,.2f}} ms<extra></extra>",
+            hovertemplate=f"%{{x}}<br>{_in_hover(title)}: %{{y:,.2f}} ms<extra></extra>",
         )  # fmt: skip
     return figure
 
 
 def _hatching(shape: str, p: Palette) -> dict:
     return {"shape": shape, "fillmode": "overlay", "fgcolor": p.background, "size": 6}
+
+
+def _in_hover(title: str) -> str:
+    """Literal where Plotly would fill in %{…}."""
+    return text.literal(title).replace("{", "&#123;")
 
 
 def _full(rung, words: Words) -> str:
@@ -214,8 +219,8 @@ def beside_table(ladders: Sequence[tuple[str, Ladder]], *, words: Words) -> dict
         words["model"]: [ladder.model.name for _, ladder, _ in rows],
         words["shape"]: [f"{ladder.P:,} + {ladder.N:,}, B = {ladder.batch:,}" for _, ladder, _ in rows],
         words["lane"]: [_full(rung, words) for *_, rung in rows],
-        f"{words['ttft']} (ms)": [_blank(rung.ttft.median) for *_, rung in rows],
-        f"{words['tpot']} (ms)": [_blank(rung.tpot.median) for *_, rung in rows],
+        words["ttft"]: [_blank(rung.ttft.median) for *_, rung in rows],
+        words["tpot"]: [_blank(rung.tpot.median) for *_, rung in rows],
         f"{words['floor']} (ms)": [_blank(ladder.floor_ms(rung)) for _, ladder, rung in rows],
         words["repeats"]: [rung.complete for *_, rung in rows],
     }

@@ -133,3 +133,89 @@ def test_crossover_needs_every_longer_length(uncached, cached, found):
 def test_running_median_by_hand():
     assert running_median(np.array([5.0, 1, 2, 9, 3]), 3).tolist() == [2, 2, 3]
     assert running_median(np.array([5.0, 1]), 3).size == 0
+
+
+def test_pairs_are_of_one_kernel_and_one_precision_sdpa_first():
+    lanes = [flat("none", "eager", [6.0]), flat("none", "sdpa", [5.0]), flat("concatenated", "eager", [3.0]),
+             flat("concatenated", "sdpa", [2.5]), flat("preallocated", "sdpa", [2.0]),
+             flat("preallocated", "sdpa", [0.5], compiled=True), flat("preallocated", "sdpa", [1.0], dtype="bfloat16"),
+             lane("preallocated", "eager", [[9.0]], N=20)]  # fmt: skip
+    found = ladder(lanes).pairs
+    assert [(slow.name, fast.name, fast.dtype) for slow, fast in found] == [
+        ("none, sdpa", "preallocated, sdpa", "float32"), ("none, eager", "concatenated, eager", "float32"),
+    ]  # fmt: skip
+    assert ladder([lanes[0], lanes[3]]).pairs == ()
+
+
+def test_order_and_passes():
+    lanes = [flat("none", "sdpa", [5.0, 7.0]), flat("concatenated", "sdpa", [2.0, 3.0]),
+             lane("preallocated", "sdpa", [[9.0, 1.0, 1.0], [9.0, 1.0]], N=20)]  # fmt: skip
+    found = ladder(lanes)
+    assert [r.cache for r in found.order] == ["preallocated", "concatenated", "none"]
+    assert found.passes == 3  # two and one after the first token; the others have 38
+    assert ladder(lanes[:2]).passes == 38 and ladder([]).passes == 0
+    begun = ladder([lane("none", "sdpa", [[9.0]], N=20), lanes[1]])
+    assert [r.cache for r in begun.order] == ["concatenated"] and begun.passes == 0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "clear"),
+    [
+        ([4.0] * 3, [4.3] * 3, True),
+        ([4.0] * 3, [4.2] * 3, False),  # 5 %: a tie
+        ([4.0, 6.0, 8.0], [5.9, 7.9, 9.9], False),  # third quartile 7, first 6.9
+        ([4.0, 6.0, 8.0], [6.1, 8.1, 10.1], True),  # 7 and 7.1
+    ],
+)
+def test_the_quickest_is_clear_by_quartiles_and_five_per_cent(one, other, clear):
+    assert ladder([flat("none", "sdpa", other), flat("concatenated", "sdpa", one)]).clear is clear
+
+
+def test_nothing_is_clear_before_sixteen_passes_or_alone():
+    lanes = [lane(c, "sdpa", [[9.0, *[ms] * 15]]) for c, ms in (("none", 8.0), ("concatenated", 2.0))]
+    assert not ladder(lanes, N=16).clear
+    assert not ladder([flat("none", "sdpa", [8.0])]).clear
+
+
+def test_bytes_that_each_lane_must_hold():
+    """73,728 bytes a position: what was fed, or room for 5 + 20 - 1 from the first pass on."""
+    passes = [[1.0] * 8]
+    found = ladder([], batch=3)
+    assert found.held_formula(lane("none", "sdpa", passes, N=20)) == 0
+    assert found.held_formula(lane("concatenated", "sdpa", passes, N=20)) == 3 * 12 * 73_728
+    assert found.held_formula(lane("preallocated", "sdpa", passes, N=20)) == 3 * 24 * 73_728
+    assert found.held_formula(lane("preallocated", "sdpa", passes, N=20, dtype="bfloat16")) == 3 * 24 * 36_864
+    assert found.held_formula(lane("preallocated", "sdpa", [[]], N=20)) == 0
+
+
+def checked(*rungs, **other) -> dict[str, tuple[str, float, float]]:
+    return {c.name: (c.verdict, c.value, c.limit) for c in ladder(list(rungs), N=3, **other).checks}
+
+
+def three(cache: str, held: int, chosen: tuple[int, ...] = (4, 5, 6), dtype: str = "float32"):
+    return lane(cache, "sdpa", [[1.0, 1.0, 1.0]], held=np.full(3, held), chosen=np.array(chosen), dtype=dtype)
+
+
+NONE, GROWN = three("none", 0), three("concatenated", 516_096)  # 7 positions
+HALF = three("preallocated", 258_048, dtype="bfloat16")
+
+
+def test_checks_hold():
+    assert checked(NONE, GROWN, HALF) == {"same": ("holds", 3, 3), "held": ("holds", 2, 2)}
+    assert checked(NONE) == {"same": ("holds", 3, 3)}  # keeps nothing: nothing to count
+    assert checked(lane("none", "sdpa", [[]], N=3)) == {}
+
+
+@pytest.mark.parametrize("held", [0, 516_095, 516_097, 2 * 516_096])
+def test_wrong_bytes_are_found(held):
+    assert checked(GROWN, three("preallocated", held))["held"] == ("fails", 1, 2)
+
+
+def test_another_token_is_a_fault_in_full_precision_and_rounding_in_half():
+    other = three("preallocated", 516_096, (4, 9, 6))
+    assert checked(NONE, other)["same"] == ("fails", 2, 3)
+    rounded = three("preallocated", 258_048, (4, 9, 6), "bfloat16")
+    assert checked(NONE, GROWN, rounded)["same"] == ("rounding", 2, 3)
+    assert checked(NONE, other, HALF)["same"] == ("fails", 2, 3)  # half precision beside it excuses nothing
+    unsure = three("preallocated", 516_096, (4, 5, -1))  # its repeats, or rows of the batch, disagreed
+    assert checked(unsure)["same"] == ("fails", 2, 3)

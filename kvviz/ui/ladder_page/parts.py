@@ -48,9 +48,13 @@ def hero(now: State) -> object:
         return st.container()
 
 
+def _plan(run: Run, wish: LadderWish) -> Ladder:
+    """What Start would race, with no lane in it yet: the formulas have their numbers."""
+    return Ladder("plan", run.model, run.machine, wish.length or run.P, wish.new, (), 0, batch=wish.batch)
+
+
 def _before(run: Run, wish: LadderWish, now: State) -> object:
-    P = wish.length or run.P
-    plan = Ladder("plan", run.model, run.machine, P, wish.new, (), 0, batch=wish.batch)
+    plan = _plan(run, wish)
     values = values_of(plan)
     experiment.answer(NAME, "answer_warming" if now.busy else "answer_empty", **values)
     picture, side = st.columns([3.1, 1.9])
@@ -83,7 +87,7 @@ def _lanes(found: Ladder) -> None:
 
 
 def _besides(found: Ladder, values: dict) -> None:
-    st.caption(t(NAME, "rounds", **values))
+    st.caption(t(NAME, "rounds" if found.complete else "rounds_first", **values))
     if found.rates is not None and values["floor"] != "–":
         st.caption(t(NAME, "floor_above" if values["above"] else "floor_says", **values))
     if len(found.generate):
@@ -103,8 +107,7 @@ def proofs(found: Ladder | None) -> None:
 def below(found: Ladder | None) -> None:
     """How to read it, when the cache pays, the bytes, the warm-up."""
     run = state.current_run()
-    plan = found or Ladder("plan", run.model, run.machine, run.P, wish_of(run).new, (), 0)
-    values = values_of(plan)
+    values = values_of(found or _plan(run, wish_of(run)))
     experiment.read(NAME, **values)
     st.subheader(t(NAME, "crossover_heading"), anchor=False)
     st.markdown(t(NAME, "crossover_says", **values, pays_text=_pays(values)))
