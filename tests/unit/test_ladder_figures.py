@@ -74,7 +74,7 @@ def test_first_and_later_tokens_stand_beside_their_floor():
     first, later = (t for t in figure["data"] if t["type"] == "bar")
     *said_, floor = (t for t in figure["data"] if t["type"] == "scatter")
     # numbers stand behind the upper quartiles
-    assert [array(t["x"]).tolist() for t in said_] == [[11, 9], [7.25, 2.75]]
+    assert [array(t["x"]).tolist() for t in said_] == [[11.5, 9.5], [7.25, 2.75]]
     assert said_[1]["text"] == ["\u20026.50 ms", "\u20022.50 ms"]
     assert array(first["x"]).tolist() == [11, 9] and array(later["x"]).tolist() == [6.5, 2.5]
     assert array(later["error_x"]["array"]).tolist() == [0.75, 0.25] == array(later["error_x"]["arrayminus"]).tolist()
