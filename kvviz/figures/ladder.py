@@ -15,10 +15,10 @@ import plotly.graph_objects as go
 from kvviz.figures import text
 from kvviz.figures.frame import frame, styled_axis
 from kvviz.figures.palette import Palette, palette
-from kvviz.records.ladder import Ladder, Rung
+from kvviz.records.ladder import WIDTH, Ladder, Rung, running_median
 from kvviz.theory.memory import copied_by_concatenation, kv_bytes, written_after_prefill
 
-HEIGHT = 400  # pixels
+HEIGHT = 372  # pixels
 RIGHT = 84  # pixels, for the numbers at the ends of lines
 APART = 0.052  # of the height: two numbers at the ends of lines stand no closer
 MIB = 2**20
@@ -60,7 +60,8 @@ def lane_name(rung: Rung, ladder: Ladder, words: Words) -> str:
 
 
 def time(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
-    """Milliseconds of each pass after the first against the positions its query meets: medians, bands of quartiles."""
+    """Milliseconds of each pass after the first against the positions its query meets: medians thin, over bands of
+    quartiles; running medians thick."""
     p = palette(dark)
     ceiling = _ceiling(ladder)
     last = ladder.P + ladder.N - 1
@@ -71,6 +72,7 @@ def time(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
         y={"title": words["ms"], "range": [0, ceiling]},
         height=HEIGHT,
         right=RIGHT,
+        uirevision=f"{ladder.key} time",
         legend=_legend(p),
         margin=_margin(ladder),
     )
@@ -93,7 +95,15 @@ def time(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
     for rung, look in zip(ladder.rungs, styles, strict=True):
         x, y = ladder.P + np.arange(1, rung.n), rung.per_pass[1, 1:]
         hover = f"{words['positions']} %{{x}}<br>{look.name}: %{{y:.2f}} ms<extra></extra>"
-        figure.add_trace(_line(x, y, look, hover))
+        smooth = running_median(y)
+        if len(smooth):
+            thin = _line(x, y, look, hover)
+            thin.update(opacity=0.4, showlegend=False, line={"color": look.colour, "width": 1})
+            figure.add_trace(thin)
+            middle = f"{words['running']} %{{x}}<br>{look.name}: %{{y:.2f}} ms<extra></extra>"
+            figure.add_trace(_line(x[WIDTH // 2 : len(x) - WIDTH // 2], smooth, look, middle))
+        else:
+            figure.add_trace(_line(x, y, look, hover))
         if len(y):
             end = float(np.median(y[-max(1, len(y) // 8) :]))
             ends.append((min(end, ceiling), f"{text.milliseconds(end)} ms", look.ink))
@@ -131,6 +141,7 @@ def clock(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
         y={"title": words["ms_so_far"], "range": [0, top], "tickformat": ",d"},
         height=HEIGHT,
         right=RIGHT,
+        uirevision=f"{ladder.key} clock",
         legend=_legend(p),
         margin=_margin(ladder),
     )
@@ -167,6 +178,7 @@ def tokens(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
         height=HEIGHT,
         right=64,
         showlegend=False,
+        uirevision=f"{ladder.key} tokens",  # its axes are others: nothing of another view's zoom is kept
         bargap=0.35,
         xaxis2=styled_axis(p, {"title": words["tpot"], "domain": [0.54, 1], "anchor": "y", **axis}),
     )
@@ -180,12 +192,13 @@ def tokens(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
             orientation="h",
             marker={
                 "color": [look.colour for look in styles],
-                "pattern": {"shape": [look.pattern for look in styles], "fgcolor": p.background, "size": 6},
+                "pattern": {
+                    "shape": [look.pattern for look in styles],
+                    "fillmode": "overlay",
+                    "fgcolor": p.background,
+                    "size": 6,
+                },
             },
-            text=[f"{text.milliseconds(m)} ms" if np.isfinite(m) else "" for m in middle],
-            textposition="outside",
-            textfont={"color": p.text, "size": 13},
-            cliponaxis=False,
             error_x={
                 "type": "data",
                 "symmetric": False,
@@ -195,6 +208,17 @@ def tokens(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
                 "thickness": 1.5,
             },
             hovertemplate=f"%{{y}}<br>{words[part]}: %{{x:,.2f}}<extra></extra>",
+        )
+        figure.add_scatter(  # behind the quartiles, which would cross a bar's own text
+            y=names,
+            x=[s.high for s in spreads],
+            xaxis=at,
+            mode="text",
+            text=[f"\u2002{text.milliseconds(m)} ms" if np.isfinite(m) else "" for m in middle],
+            textposition="middle right",
+            textfont={"color": p.text, "size": 13},
+            cliponaxis=False,
+            hoverinfo="skip",
         )
     floors = [ladder.floor_ms(r) for r in ladder.rungs]
     figure.add_scatter(
@@ -236,6 +260,7 @@ def bytes_(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
         y={"title": words["held_axis"], "rangemode": "tozero"},
         height=HEIGHT,
         right=RIGHT,
+        uirevision=f"{ladder.key} bytes",
         legend=_legend(p),
         margin=_margin(ladder),
         xaxis2=styled_axis(p, {"title": words["positions"], "domain": [0.58, 1], "anchor": "y2", "showgrid": False}),
@@ -348,6 +373,7 @@ def plan(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
     figure = frame(
         ladder, p, x={"title": words["positions"], "showgrid": False},
         y={"title": words["moved_axis"], "rangemode": "tozero"}, height=HEIGHT, right=RIGHT, legend=_legend(p),
+        uirevision="plan",
     )  # fmt: skip
     for values, name, colour, ink in (
         (copied, words["copied"], p.wasted, p.wasted_text),

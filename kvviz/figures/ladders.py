@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from kvviz.figures import text
 from kvviz.figures.frame import frame
 from kvviz.figures.ladder import lane_name
-from kvviz.figures.palette import palette
+from kvviz.figures.palette import Palette, palette
 from kvviz.records.ladder import WIDTH, Ladder, Reads
 from kvviz.records.race import ENOUGH
 from kvviz.theory.memory import human
@@ -177,8 +177,7 @@ def beside(ladders: Sequence[tuple[str, Ladder]], *, words: Words, dark: bool) -
             x=at,
             y=middle,
             name=text.literal(text.short(title)),
-            marker={"color": colours[i % len(colours)], "pattern": {"shape": ("", "/", ".", "x", "-", "+")[i % 6],
-                                                                    "fgcolor": p.background, "size": 6}},
+            marker={"color": colours[i % len(colours)], "pattern": _hatching(("", "/", ".", "x", "-", "+")[i % 6], p)},
             text=[text.milliseconds(v) if np.isfinite(v) else "" for v in middle],
             textposition="outside",
             textfont={"color": p.text, "size": 12},
@@ -199,6 +198,10 @@ def beside(ladders: Sequence[tuple[str, Ladder]], *, words: Words, dark: bool) -
 def _in_hover(title: str) -> str:
     """Literal where Plotly would fill in %{…}."""
     return text.literal(title).replace("{", "&#123;")
+
+
+def _hatching(shape: str, p: Palette) -> dict:
+    return {"shape": shape, "fillmode": "overlay", "fgcolor": p.background, "size": 6}
 
 
 def _full(rung, words: Words) -> str:
@@ -263,7 +266,7 @@ def reads(found: Reads, *, words: Words, dark: bool) -> go.Figure:
     if gathers.any():
         figure.add_bar(
             y=names, x=gathers, orientation="h", name=words["gather"],
-            marker={"color": p.wasted, "pattern": {"shape": "/", "fgcolor": p.background, "size": 6}},
+            marker={"color": p.wasted, "pattern": _hatching("/", p)},
             hovertemplate=f"%{{y}}<br>{words['gather']}: %{{x:.3f}} ms<extra></extra>",
         )  # fmt: skip
     return figure

@@ -58,6 +58,18 @@ def test_time_by_length_draws_medians_and_quartiles():
     assert table["preallocated, SDPA, upper quartile (ms)"] == [2, 3.5]
 
 
+def test_long_lines_are_told_by_the_median_of_nine_neighbours():
+    """Pass i takes i ms, but one of them 90. The first median is of passes 1 to 9, at 5 + 5 positions: 5 ms."""
+    ms = [float(i) for i in range(1, 20)]
+    ms[7] = 90.0  # pass 8: of passes 1 to 9 the median stays 5, of passes 4 to 12 it is 9 and no longer 8
+    figure = drawn(figures.time, ladder([lane("none", "sdpa", [[9.0, *ms]])]))
+    thin, thick = (t for t in figure["data"] if t.get("name"))
+    assert array(thin["x"]).tolist() == list(range(6, 25)) and array(thin["y"]).tolist() == ms
+    assert array(thick["x"]).tolist() == list(range(10, 21))
+    assert array(thick["y"])[:5].tolist() == [5, 6, 7, 9, 10]
+    assert thin["showlegend"] is False and thin["line"]["width"] < thick["line"]["width"]
+
+
 def test_the_clock_sums_the_medians():
     figure = drawn(figures.clock, three_passes())
     assert array(trace(figure, "no cache, eager")["x"]).tolist() == [1, 2, 3]
@@ -71,12 +83,14 @@ def test_the_clock_sums_the_medians():
 def test_first_and_later_tokens_stand_beside_their_floor():
     """A round's mean: 5 and 8 with no cache, 2 and 3 preallocated."""
     figure = drawn(figures.tokens, three_passes())
-    first, later, floor = figure["data"]
+    first, first_said, later, later_said, floor = figure["data"]
     assert array(first["x"]).tolist() == [11, 9] and array(later["x"]).tolist() == [6.5, 2.5]
     assert array(later["error_x"]["array"]).tolist() == [0.75, 0.25] == array(later["error_x"]["arrayminus"]).tolist()
     # 123,532,032 weights of four bytes, and 6 positions of K and V, at 10 GB/s
     assert array(floor["x"]) == pytest.approx([49.4128128, 49.4570496])
     assert first["xaxis"] == "x" and later["xaxis"] == floor["xaxis"] == "x2"
+    assert [t.strip() for t in first_said["text"] + later_said["text"]] == ["11.0 ms", "9.00 ms", "6.50 ms", "2.50 ms"]
+    assert array(later_said["x"]).tolist() == [7.25, 2.75]  # each number stands behind its quartiles
     table = figures.tokens_table(three_passes(), words=WORDS)
     assert table["later token, TPOT (ms)"] == ["6.50 (5.75 – 7.25)", "2.50 (2.25 – 2.75)"]
     assert table["token rows"] == [18, 7]  # 5 + 6 + 7, and 5 + 1 + 1
@@ -144,7 +158,7 @@ def test_a_lane_looks_the_same_in_every_view_and_no_two_alike():
     assert len(set(lines("time").values())) == len(rungs) == 10
     assert lines("time") == lines("clock")
     assert lines("bytes").items() >= {n: v for n, v in lines("time").items() if not n.startswith("no cache")}.items()
-    bars = drawn(figures.tokens, found)["data"][1]
+    bars = [t for t in drawn(figures.tokens, found)["data"] if t["type"] == "bar"][1]
     styles = zip(bars["marker"]["color"], bars["marker"]["pattern"]["shape"], strict=True)
     assert len(set(styles)) == 10
     assert bars["y"] == list(lines("time"))

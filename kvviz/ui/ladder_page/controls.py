@@ -17,9 +17,9 @@ OWN = links.OWN[NAME]
 
 
 def controls(run: Run) -> LadderWish:
-    """Lengths, batch, Start and Stop; the lanes below them."""
+    """Lengths, batch, what besides, Start and Stop; the lanes below them."""
     request.take_own(NAME, ladder_N=NEW, ladder_B=BATCH, ladder_lanes=LANES, ladder_more=MORE, ladder_view="time")
-    length, new, batch, start, stop = st.columns([2.6, 2, 2, 1.7, 1.7], vertical_alignment="bottom")
+    length, new, batch, more, start, stop = st.columns([1.9, 1.6, 1.6, 2.4, 1.6, 1.6], vertical_alignment="bottom")
     length.number_input(
         t(NAME, "control_P"),
         *OWN["ladder_P"],
@@ -33,12 +33,16 @@ def controls(run: Run) -> LadderWish:
     batch.number_input(
         t(NAME, "control_B"), *OWN["ladder_B"], help=t(NAME, "control_B_help"), key="ladder_B", persist_state="session"
     )
-    which, more = st.columns([6.2, 3.8])
-    _several(which, "ladder_lanes", links.LANES)
     _several(more, "ladder_more", _further(run))
+    _several(st.container(), "ladder_lanes", links.LANES)
     wish = wish_of(run)
     if wish.lanes:
-        experiment.start_and_stop(NAME, ladder, wish, t(NAME, "start"), where=(start, stop))
+
+        def asked() -> LadderWish:
+            at_click = wish_of(run)
+            return at_click if at_click.lanes else wish
+
+        experiment.start_and_stop(NAME, ladder, wish, t(NAME, "start"), where=(start, stop), asked=asked)
     else:
         start.button(t(NAME, "start"), key="ladder_none", type="primary", width="stretch", disabled=True)
         st.caption(t(NAME, "no_lane"))

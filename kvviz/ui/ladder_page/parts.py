@@ -37,7 +37,7 @@ def hero(now: State) -> object:
     experiment.answer(NAME, f"answer_{values['case']}", **values, pays_text=_pays(values))
     picture, side = st.columns([3.1, 1.9])
     with picture:
-        view = experiment.choice(NAME, "ladder_view", "time") or "time"
+        view = experiment.choice(NAME, "ladder_view", "time", labelled=False) or "time"
         draw, table = figures.DRAW[view]
         experiment.chart(NAME, view, draw, table, found, values=values, answer="", key="hero")
     with side:
@@ -131,9 +131,14 @@ def reading(run: Run) -> None:
     st.markdown(t(NAME, "reads_says"))
     st.session_state.setdefault("ladder_T", min(T_READ, run.model.max_positions))
     length, start, stop, _ = st.columns([2, 1.6, 1.6, 4], vertical_alignment="bottom")
-    T = length.number_input(t(NAME, "control_T"), *links.OWN[NAME]["ladder_T"], key="ladder_T", persist_state="session")
-    wish = ReadsWish(run.model.name, run.model.dtype, run.prompt, int(T or T_READ))
-    experiment.start_and_stop("reads", reads, wish, t(NAME, "reads_start"), where=(start, stop))
+    length.number_input(t(NAME, "control_T"), *links.OWN[NAME]["ladder_T"], key="ladder_T", persist_state="session")
+
+    def asked() -> ReadsWish:
+        T = int(st.session_state.get("ladder_T") or T_READ)
+        return ReadsWish(run.model.name, run.model.dtype, run.prompt, T)
+
+    wish = asked()
+    experiment.start_and_stop("reads", reads, wish, t(NAME, "reads_start"), where=(start, stop), asked=asked)
     experiment.live("ladder-reads", "reads", reads, wish, _read, by_itself=False)
 
 
