@@ -58,6 +58,18 @@ def test_time_by_length_draws_medians_and_quartiles():
     assert table["preallocated, SDPA, upper quartile (ms)"] == [2, 3.5]
 
 
+def test_long_lines_are_told_by_the_median_of_nine_neighbours():
+    """Pass i takes i ms, but one of them 90. The first median is of passes 1 to 9, at 5 + 5 positions: 5 ms."""
+    ms = [float(i) for i in range(1, 20)]
+    ms[7] = 90.0  # pass 8: of passes 1 to 9 the median stays 5, of passes 4 to 12 it is 9 and no longer 8
+    figure = drawn(figures.time, ladder([lane("none", "sdpa", [[9.0, *ms]])]))
+    thin, thick = (t for t in figure["data"] if t.get("name"))
+    assert array(thin["x"]).tolist() == list(range(6, 25)) and array(thin["y"]).tolist() == ms
+    assert array(thick["x"]).tolist() == list(range(10, 21))
+    assert array(thick["y"])[:5].tolist() == [5, 6, 7, 9, 10]
+    assert thin["showlegend"] is False and thin["line"]["width"] < thick["line"]["width"]
+
+
 def test_the_clock_sums_the_medians():
     figure = drawn(figures.clock, three_passes())
     assert array(trace(figure, "no cache, eager")["x"]).tolist() == [1, 2, 3]

@@ -37,7 +37,12 @@ def controls(run: Run) -> LadderWish:
     _several(st.container(), "ladder_lanes", links.LANES)
     wish = wish_of(run)
     if wish.lanes:
-        experiment.start_and_stop(NAME, ladder, wish, t(NAME, "start"), where=(start, stop))
+
+        def asked() -> LadderWish:
+            at_click = wish_of(run)
+            return at_click if at_click.lanes else wish
+
+        experiment.start_and_stop(NAME, ladder, wish, t(NAME, "start"), where=(start, stop), asked=asked)
     else:
         start.button(t(NAME, "start"), key="ladder_none", type="primary", width="stretch", disabled=True)
         st.caption(t(NAME, "no_lane"))

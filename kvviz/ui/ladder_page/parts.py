@@ -131,9 +131,14 @@ def reading(run: Run) -> None:
     st.markdown(t(NAME, "reads_says"))
     st.session_state.setdefault("ladder_T", min(T_READ, run.model.max_positions))
     length, start, stop, _ = st.columns([2, 1.6, 1.6, 4], vertical_alignment="bottom")
-    T = length.number_input(t(NAME, "control_T"), *links.OWN[NAME]["ladder_T"], key="ladder_T", persist_state="session")
-    wish = ReadsWish(run.model.name, run.model.dtype, run.prompt, int(T or T_READ))
-    experiment.start_and_stop("reads", reads, wish, t(NAME, "reads_start"), where=(start, stop))
+    length.number_input(t(NAME, "control_T"), *links.OWN[NAME]["ladder_T"], key="ladder_T", persist_state="session")
+
+    def asked() -> ReadsWish:
+        T = int(st.session_state.get("ladder_T") or T_READ)
+        return ReadsWish(run.model.name, run.model.dtype, run.prompt, T)
+
+    wish = asked()
+    experiment.start_and_stop("reads", reads, wish, t(NAME, "reads_start"), where=(start, stop), asked=asked)
     experiment.live("ladder-reads", "reads", reads, wish, _read, by_itself=False)
 
 
