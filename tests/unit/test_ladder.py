@@ -16,7 +16,7 @@ from kvviz import cli
 from kvviz.engine import bench, growth, ladder, lanes, load, rates
 from kvviz.engine.ladder import Way
 from kvviz.models import catalog, memory
-from kvviz.records.ladder_file import from_json, read, to_json
+from kvviz.records.ladder_file import from_json, read, to_json, to_markdown
 from kvviz.refusal import Refusal
 from tests.unit.families import FAMILIES, write
 
