@@ -1,5 +1,5 @@
-"""Measures this machine: what capture costs, a whole run against transformers' own, a new token, the race, and the
-ladder of ways to run a model beside the least time that this device could take.
+"""Measures this machine: what capture costs, a whole run against transformers' own, a new token, the race, the
+ladder of ways to run a model beside the least time that this device could take, and reading K and V as they lie.
 
 Everything to be compared is interleaved round by round in alternating order; load and warm-up are left out, and
 figures are medians with quartiles. Runs without Streamlit.
@@ -15,7 +15,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -23,47 +23,70 @@ import numpy as np
 import torch
 
 from kvviz.engine import ladder as _ladder
+from kvviz.engine import reads as _reads
 from kvviz.engine.race import race
 from kvviz.engine.session import Session
 from kvviz.engine.timing import timed
 from kvviz.models.loading import LoadedModel, load, random_gpt2_small
 from kvviz.records import Run
+from kvviz.records.ladder import VALUE_BYTES, Ladder, Reads
+from kvviz.records.ladder_file import MOST_REPEATS, to_json, to_markdown
 from kvviz.records.race import Spread
-from kvviz.theory import roofline
 
 PROMPT = "Once upon a time there was an old man who lived in a little house by the wood with his wife and a cat. "
 CAPTURE_LIMIT, RUN_LIMIT = 1.2, 1.05
-JOBS = ("capture", "run", "token", "race", "figures", "ladder")
-LANES = tuple(",".join(rung) for rung in _ladder.RUNGS)
-CACHED = tuple(lane for lane in LANES if not lane.startswith("none"))  # the others take minutes a round
+JOBS = ("capture", "run", "token", "race", "figures", "ladder", "reads")
+CACHED = tuple(_ladder.Way(*rung) for rung in _ladder.RUNGS if rung[0] != "none")  # the others take minutes a round
 ROUNDS = 7
+LADDER_ROUNDS = 5
 STEPS = 8  # decode steps a round
 FIGURE_STEPS = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="F", help="also write everything to F")
+    parser.add_argument("--markdown", metavar="F", help="also write the ladder's table to F")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and no long race at GPT-2 small's size")
     parser.add_argument("--device", help="cpu, cuda, cuda:1, mps (default: KVVIZ_DEVICE, else the best there is)")
     parser.add_argument("--dtype", help="float32, float16 or bfloat16 (default: KVVIZ_DTYPE, else float32)")
     parser.add_argument("--only", choices=JOBS, action="append")
-    parser.add_argument("--model", help="the ladder's model, by its name (default: random weights, GPT-2 small's size)")
     parser.add_argument(
-        "--lanes", nargs="+", choices=LANES, default=CACHED, help="of the ladder (default: with a cache)"
+        "--model", help="of the ladder and the reads, by its name (default: random weights, GPT-2 small's size)"
     )
-    parser.add_argument("--prompt-tokens", type=_from(1), default=256, help="of the ladder (default 256)")
+    parser.add_argument(
+        "--lanes", nargs="+", type=_lane, default=CACHED, metavar="CACHE,KERNEL[,DTYPE][,compiled]",
+        help="of the ladder: none, concatenated or preallocated with eager or sdpa, in another precision, compiled "
+        "(default: all with a cache)",
+    )  # fmt: skip
+    parser.add_argument("--prompt-tokens", type=_from(1), default=256, help="of ladder and reads (default 256)")
     parser.add_argument("--new-tokens", type=_from(2), default=128, help="of the ladder, 2 or more (default 128)")
+    parser.add_argument("--batch", type=_from(1), default=1, help="of the ladder: the prompt so many times")
+    parser.add_argument("--rounds", type=_from(1, MOST_REPEATS), default=LADDER_ROUNDS, help="of the ladder")
 
 
-def _from(least: int) -> Callable[[str], int]:
+def _from(least: int, most: int | None = None) -> Callable[[str], int]:
     """A whole number from `least` up, for argparse."""
+    end = f"to {most}" if most else "up"
 
     def number(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} up")
+        if not text.isascii() or not text.isdigit() or int(text) < least or (most and int(text) > most):
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} {end}")
         return int(text)
 
     return number
+
+
+def _lane(text: str) -> _ladder.Way:
+    """One of the ladder's lanes: "preallocated,sdpa,bfloat16", say."""
+    parts = text.split(",")
+    rung, rest = tuple(parts[:2]), parts[2:]
+    compiled = rest[-1:] == ["compiled"]
+    dtypes = rest[:-1] if compiled else rest
+    if rung not in _ladder.RUNGS or len(dtypes) > 1 or not {*dtypes} <= VALUE_BYTES.keys():
+        raise argparse.ArgumentTypeError(f"{text!r} is no lane, as preallocated,sdpa or none,eager,bfloat16 are")
+    if compiled and rung != ("preallocated", "sdpa"):
+        raise argparse.ArgumentTypeError(f"{text!r}: only preallocated,sdpa can be compiled")
+    return _ladder.Way(*rung, *(dtypes or [""]), compiled)
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -84,6 +107,7 @@ def run(chosen: argparse.Namespace) -> int:
         ("race", lambda: races(story, small, quick=chosen.quick)),
         ("figures", lambda: figures(story)),
         ("ladder", lambda: ladder(load(chosen.model, **where) if chosen.model else small, chosen)),
+        ("reads", lambda: reads(load(chosen.model, **where) if chosen.model else small, chosen)),
     ):
         if name in wanted:
             found[name] = job()
@@ -276,47 +300,72 @@ def figures(model: LoadedModel, P: int = 9, N: int = 100) -> list[dict]:
 
 def ladder(model: LoadedModel, chosen: argparse.Namespace) -> dict:
     """Every lane's time a token, against `generate` and against the floor that bytes and arithmetic set."""
-    P, N = chosen.prompt_tokens, chosen.new_tokens
-    named = [rung for rung, lane in zip(_ladder.RUNGS, LANES, strict=True) if lane in chosen.lanes]
-    print(f"Ladder, {P} + {N} tokens, {model.facts.name}; transformers' own module and kernels")
-    found = _ladder.climb(model, PROMPT, P, N, rungs=named, rounds=_ladder.ROUNDS)
-    rates, floor = found.rates, found.floor_ms
-    _show("bandwidth of a copy, measured", f"{rates.bandwidth.median / 1e9:8.1f} GB/s")
-    _show("matrix product, measured", f"{rates.flop_rate.median / 1e9:8.1f} GFLOP/s")
-    _show("floor, the middle token", f"{floor:8.2f} ms: {found.moved:,} bytes, {found.flops:,} FLOP")
-    lanes = {}
+    P, N, batch = chosen.prompt_tokens, chosen.new_tokens, chosen.batch
+    print(f"Ladder, {P} + {N} tokens, batch {batch}, {model.facts.name}; transformers' own module and kernels")
+    steps = _ladder.climb(model, PROMPT, P, N, rungs=chosen.lanes, batch=batch, repeats=chosen.rounds)
+    found = _last(steps, lambda so_far: f"round {min(so_far.complete + 1, so_far.repeats)} of {so_far.repeats}")
+    _rates(found)
     for rung in found.rungs:
-        ttft, tpot = Spread.of(rung.ttft), Spread.of(rung.tpot)
-        share = roofline.share(found.moved, tpot.median, rates.bandwidth.median)
-        more = f"   TTFT {ttft.median:.1f} ms"
+        tpot = rung.tpot
+        more = f"   TTFT {rung.ttft.median:.1f} ms"
         if rung.cache != "none":
-            more += (
-                f"   {tpot.median / floor:.2f} x the floor, {100 * share:.0f} % of the bandwidth, {rung.held:,} bytes"
-            )
-        _show(f"{rung.name}: a later token (TPOT)", _ms(tpot) + more)
-        lanes[rung.name] = {"ttft_ms": ttft._asdict(), "tpot_ms": tpot._asdict(), "held_bytes": rung.held}
+            more += f"   {tpot.median / found.floor_ms(rung):.2f} x the floor, "
+            more += f"{100 * found.bandwidth_share(rung):.0f} % of the bandwidth, {rung.held[-1]:,} bytes"
+        _show(f"{_name(rung, found)}: a later token (TPOT)", _ms(tpot) + more)
     _show("generate: a later token", _ms(Spread.of(found.generate)))
-    if any(rung.cache != "none" for rung in found.rungs):
+    if any(rung.cache != "none" and rung.dtype == model.facts.dtype for rung in found.rungs):
         _show(f"fastest ({found.fastest.name}) / generate", _target(found.to_generate, RUN_LIMIT))
     _show("concatenation copies, by the formula", f"{found.copied:,} bytes; the passes write {found.written:,}")
-    same = all((rung.chosen == found.rungs[0].chosen).all() for rung in found.rungs)
-    _show("tokens", "equal in all lanes" if same else "NOT equal in all lanes")
-    return {
-        "model": model.facts.name,
-        "P": P,
-        "N": N,
-        "rounds": len(found.generate),
-        "bandwidth_bytes_s": rates.bandwidth._asdict(),
-        "flop_rate": rates.flop_rate._asdict(),
-        "floor_ms": floor,
-        "moved_bytes": found.moved,
-        "flops": found.flops,
-        "lanes": lanes,
-        "generate_ms": Spread.of(found.generate)._asdict(),
-        "copied_bytes": found.copied,
-        "written_bytes": found.written,
-        "same_tokens": same,
-    }
+    _show("tokens", "equal in all lanes" if found.same.all() else "NOT equal in all lanes")
+    if chosen.markdown:
+        Path(chosen.markdown).write_text(to_markdown(found), encoding="utf-8")
+    return to_json(found)
+
+
+def _rates(found: Ladder) -> None:
+    """What the device was measured to do, and the floor that follows for each precision."""
+    for rung in {r.dtype: r for r in found.rungs if r.cache != "none"}.values() or found.rungs[:1]:
+        if (rates := found.rates_of(rung)) is None:
+            _show(f"rates in {rung.dtype}", "not measured: too little memory is free")
+            continue
+        _show("bandwidth of a copy, measured", f"{rates.bandwidth.median / 1e9:8.1f} GB/s")
+        _show(f"matrix product, measured in {rung.dtype}", f"{rates.flop_rate.median / 1e9:8.1f} GFLOP/s")
+        parts = f"{found.moved(rung):,} bytes, {found.flops(rung):,} FLOP"
+        _show("floor, the middle token", f"{found.floor_ms(rung):8.2f} ms: {parts}")
+
+
+def _name(rung, found: Ladder) -> str:
+    """With the precision, where it is not the model's own."""
+    return rung.name if rung.dtype == found.model.dtype else f"{rung.name}, {rung.dtype}"
+
+
+def reads(model: LoadedModel, chosen: argparse.Namespace) -> dict:
+    """One query over K and V of every layer, as they lie: in one tensor, in a larger buffer, in blocks."""
+    T = chosen.prompt_tokens
+    print(f"Reading K and V of {T} positions, {model.facts.name}")
+    found: Reads = _last(
+        _reads.reads(model, PROMPT, T), lambda so_far: f"round {len(so_far.layouts[0].times)} of {so_far.repeats}"
+    )
+    for read in found.layouts:
+        gather = f"   {read.gather_ms.median:.2f} ms of it to gather" if read.gather_ms.count else ""
+        _show(read.layout, _ms(read.ms) + f"   {read.read:,} bytes read, {read.moved:,} moved{gather}")
+    _show("max |difference| of the results", f"{found.max_abs:8.1e}")
+    layouts = {r.layout: {"ms": r.times.tolist(), "gather_ms": r.gathers.tolist(), "read": r.read, "moved": r.moved}
+               for r in found.layouts}  # fmt: skip
+    return {"model": model.facts.name, "T": T, "room": found.room, "block": found.block, "max_abs": found.max_abs,
+            "layouts": layouts}  # fmt: skip
+
+
+def _last(steps: Iterator, where: Callable[[object], str]):
+    """The last of what a measurement yields; meanwhile one line on stderr says how far it is."""
+    begun, shown = time.monotonic(), ""
+    for so_far in steps:
+        line = f"  {where(so_far)}, {time.monotonic() - begun:.0f} s"
+        if line != shown:
+            print(f"\r{line:<{len(shown)}}", end="", file=sys.stderr, flush=True)
+            shown = line
+    print(f"\r{'':<{len(shown)}}\r", end="", file=sys.stderr, flush=True)
+    return so_far
 
 
 def _report(model: LoadedModel, times: dict[str, np.ndarray], ratio: Spread, limit: float) -> dict:

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from transformers import DynamicCache, StaticCache
+
+from kvviz.records.facts import ModelFacts
 
 Cache = DynamicCache  # the type, for annotations elsewhere
 
@@ -35,6 +39,18 @@ def preallocated(module: torch.nn.Module, positions: int) -> StaticCache:
     return StaticCache(config=module.config, max_cache_len=positions)
 
 
+def allocate(cache: StaticCache, facts: ModelFacts, batch: int, dtype: torch.dtype, device: torch.device) -> None:
+    """Make the buffers of a preallocated cache now, (B, Hkv, positions, D) each, not with the first pass."""
+    cache.early_initialization(batch, facts.kv_heads, facts.head_dim, dtype, device)
+
+
+def empty(cache: StaticCache) -> None:
+    """Its buffers stay where they are and hold no position any more."""
+    cache.reset()
+    if length(cache):  # what `reset` leaves has changed from version to version
+        raise RuntimeError(f"a cache that was emptied holds {length(cache)} positions")
+
+
 def forward(
     module: torch.nn.Module,
     ids: torch.Tensor,
@@ -42,14 +58,16 @@ def forward(
     mask: torch.Tensor | dict[str, torch.Tensor] | None,
     cache: Cache | StaticCache | None,
     keep: int = 1,
+    *,
+    call: Callable[..., Any] | None = None,
 ) -> torch.Tensor:
     """Logits of the last `keep` rows (0: all). ids, positions (B, Tq); mask (B, 1, Tq, T) -> (B, keep, V).
 
     Without a mask transformers makes its own. A model that mixes kinds of layers takes a mask for each kind, by
-    its name. The cache, if any, grows in place. Without one nothing is kept.
+    its name. The cache, if any, grows in place. Without one nothing is kept. `call`: the module's own call, compiled.
     """
     carried = {} if cache is None else {argument_name(type(module)): cache}
-    out = module(
+    out = (call or module)(
         input_ids=ids,
         position_ids=positions,
         attention_mask=mask,

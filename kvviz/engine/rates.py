@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import numpy as np
 import torch
 
@@ -13,26 +15,38 @@ ROUNDS = 7
 COPIED = 2**28  # bytes of the tensor that is copied: far more than a processor's caches hold
 SIDE = {"cpu": 1024}  # rows and columns of the matrices; elsewhere 8192
 SIDE_ELSEWHERE = 8192
+SIDE_SLOW = 256  # of float16 on a CPU: most have no instruction for it, and take seconds for 1024
 
 
 @torch.inference_mode()
-def measure(device: torch.device, dtype: torch.dtype, *, rounds: int = ROUNDS, copied: int = COPIED) -> Rates:
+def measure(
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    rounds: int = ROUNDS,
+    copied: int = COPIED,
+    turn: AbstractContextManager | None = None,
+) -> Rates:
     """The copy counts its bytes twice, read and written. A product of n × n matrices is 2 · n³ operations.
 
-    Both are done once untimed, then `rounds` times in turn.
+    Both are done once untimed, then `rounds` times in turn. `turn`: a lock to hold during each round, so that nobody
+    waits for all of them.
     """
     n = SIDE.get(device.type, SIDE_ELSEWHERE)
+    if device.type == "cpu" and dtype == torch.float16:
+        n = SIDE_SLOW
     source = torch.ones(copied, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     a = torch.ones(n, n, dtype=dtype, device=device)
     b, product = a.clone(), torch.empty_like(a)
     bytes_s, flops_s = [], []
     for i in range(rounds + 1):
-        with timed(device) as watch:
-            target.copy_(source)
-        moved = 2 * copied / (watch.ms / 1000)
-        with timed(device) as watch:
-            torch.mm(a, b, out=product)
+        with turn or nullcontext():
+            with timed(device) as watch:
+                target.copy_(source)
+            moved = 2 * copied / (watch.ms / 1000)
+            with timed(device) as watch:
+                torch.mm(a, b, out=product)
         if i:
             bytes_s.append(moved)
             flops_s.append(2 * n**3 / (watch.ms / 1000))

@@ -22,12 +22,12 @@ import numpy as np
 from kvviz.records.facts import MachineFacts, ModelFacts, Sampling
 from kvviz.records.run import Run
 from kvviz.records.step import Proof, StepRecord, TwinPass
+from kvviz.records.untrusted import Damaged, facts, model_facts, need
 from kvviz.refusal import Refusal
 
 VERSION = 1
 LARGEST = 512 * 2**20  # bytes, packed or unpacked
 MAX_STEPS = 100_000
-_LATER = {"attention_scale", "windows"}  # facts that files of earlier days do not have
 BUNDLED = Path(__file__).parent / "bundled" / "story-gpt2.npz"
 
 # name -> (dtype, dimensions); every file holds exactly these
@@ -56,10 +56,6 @@ _ARRAYS: dict[str, tuple[str, int]] = {
     "piece_ends": ("int64", 1),  # (n,): where each token's bytes end in `piece_bytes`
     "piece_bytes": ("uint8", 1),
 }
-
-
-class _Damaged(Exception):
-    """A part of the file that contradicts another, or itself. The argument names it."""
 
 
 def save(run: Run, path: str | os.PathLike[str]) -> None:
@@ -145,7 +141,7 @@ def load(file: str | os.PathLike[str] | bytes, *, source: str | None = None) -> 
     try:
         arrays = _unpack(data)
         return _assemble(arrays, source if source is not None else name)
-    except _Damaged as part:
+    except Damaged as part:
         raise Refusal("file_damaged", part=str(part)) from None
     except Refusal:
         raise
@@ -171,18 +167,18 @@ def _unpack(data: bytes) -> dict[str, np.ndarray]:
         if total > LARGEST:
             raise Refusal("file_too_big", bytes=total, limit=LARGEST)
         if members.keys() != {f"{name}.npy" for name in _ARRAYS}:
-            raise _Damaged("names")
+            raise Damaged("names")
         return {name: _array(_read(archive, members[f"{name}.npy"]), name) for name in _ARRAYS}
 
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     """A member's bytes. Its stated size may be a lie: no more than that is unpacked, and only by zlib, which stops."""
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise _Damaged(member.filename)
+        raise Damaged(member.filename)
     with archive.open(member) as stream:
         data = stream.read(member.file_size)
     if len(data) != member.file_size:
-        raise _Damaged(member.filename)
+        raise Damaged(member.filename)
     return data
 
 
@@ -193,42 +189,11 @@ def _array(raw: bytes, name: str) -> np.ndarray:
     shape, fortran, dtype = read(stream)
     wanted, dimensions = _ARRAYS[name]
     if dtype != np.dtype(wanted) or fortran or len(shape) != dimensions:
-        raise _Damaged(name)
+        raise Damaged(name)
     body = raw[stream.tell() :]
     if math.prod(shape) * dtype.itemsize != len(body):  # before anything of that size is made
-        raise _Damaged(name)
+        raise Damaged(name)
     return np.frombuffer(body, dtype=dtype).reshape(shape)  # read-only
-
-
-def _need(right: bool, part: str) -> None:
-    if not right:
-        raise _Damaged(part)
-
-
-def _facts(kind: type, raw: Any, part: str) -> Any:
-    """A dataclass of plain values from a dict with exactly its fields, each of its type; `_LATER` may be missing."""
-    _need(isinstance(raw, dict), part)
-    fields = {f.name: f.type for f in dataclasses.fields(kind)}
-    _need(raw.keys() <= fields.keys() and fields.keys() - raw.keys() <= _LATER, part)
-    raw = dict(raw)
-    for name, value in raw.items():
-        declared = str(fields[name])
-        if declared == "tuple[int, ...]":
-            _need(isinstance(value, list) and len(value) <= 10_000, f"{part}.{name}")
-            _need(all(type(v) is int and 0 <= v < 2**63 for v in value), f"{part}.{name}")
-            raw[name] = tuple(value)
-            continue
-        kinds: tuple[type, ...] = (str,)
-        if declared.startswith("int"):
-            kinds = (int, type(None)) if "None" in declared else (int,)
-        elif declared == "float":
-            kinds = (int, float)
-        elif declared == "bool":
-            kinds = (bool,)
-        _need(isinstance(value, kinds) and (declared == "bool" or not isinstance(value, bool)), f"{part}.{name}")
-        _need(not isinstance(value, str) or len(value) <= 500, f"{part}.{name}")
-        _need(not isinstance(value, int | float) or abs(value) < 2**63, f"{part}.{name}")  # also NaN
-    return kind(**raw)
 
 
 def _assemble(a: dict[str, np.ndarray], source: str) -> Run:
@@ -240,28 +205,21 @@ def _assemble(a: dict[str, np.ndarray], source: str) -> Run:
         raise Refusal("file_foreign")
     if header.get("version") != VERSION:
         raise Refusal("file_version", version=str(header.get("version"))[:20], known=VERSION)
-    model = _facts(ModelFacts, header["model"], "model")
-    machine = _facts(MachineFacts, header["machine"], "machine")
-    sampling = _facts(Sampling, header["sampling"], "sampling")
-    _need(model.positions in ("learned", "rotary"), "model.positions")
-    _need(min(model.layers, model.heads, model.kv_heads, model.head_dim, model.vocab_size) > 0, "model")
-    _need(model.heads % model.kv_heads == 0, "model.kv_heads")
-    _need(model.attention_scale > 0, "model.attention_scale")
-    _need(len(model.windows) in (0, model.layers), "model.windows")
-    _need(all(v >= 0 for v in vars(model).values() if type(v) is int), "model")
+    model, machine = model_facts(header["model"]), facts(MachineFacts, header["machine"], "machine")
+    sampling = facts(Sampling, header["sampling"], "sampling")
     for name, kind in {"key": str, "prompt": str, "created": str, "compared": bool, "repeats": int}.items():
-        _need(type(header[name]) is kind, name)
-    _need(header["repeats"] >= 1 and machine.threads >= 1, "repeats")
-    _need(isinstance(header["notes"], list) and all(isinstance(n, str) for n in header["notes"]), "notes")
+        need(type(header[name]) is kind, name)
+    need(header["repeats"] >= 1 and machine.threads >= 1, "repeats")
+    need(isinstance(header["notes"], list) and all(isinstance(n, str) for n in header["notes"]), "notes")
     pieces = _pieces(a)
     steps = tuple(_steps(a, header, model))
     P, fed = len(a["prompt_ids"]), {int(i) for i in a["ids"]}
-    _need(np.array_equal(a["prompt_ids"], steps[0].ids), "prompt_ids")
-    _need(np.array_equal(a["ids"][P:], a["chosen"][:-1]), "ids")
+    need(np.array_equal(a["prompt_ids"], steps[0].ids), "prompt_ids")
+    need(np.array_equal(a["ids"][P:], a["chosen"][:-1]), "ids")
     shown = fed | {int(i) for n in ("chosen", "top_ids", "predictions") for i in a[n].ravel()}
-    _need(shown <= pieces.keys(), "piece_ids")
-    _need(all(0 <= i < model.vocab_size for i in shown), "ids")
-    _need(header["compared"] == all(s.twin is not None for s in steps), "compared")
+    need(shown <= pieces.keys(), "piece_ids")
+    need(all(0 <= i < model.vocab_size for i in shown), "ids")
+    need(header["compared"] == all(s.twin is not None for s in steps), "compared")
     return Run(
         key=header["key"][:64],
         prompt=header["prompt"],
@@ -282,33 +240,33 @@ def _assemble(a: dict[str, np.ndarray], source: str) -> Run:
 def _pieces(a: dict[str, np.ndarray]) -> dict[int, bytes]:
     ends, raw = a["piece_ends"].tolist(), a["piece_bytes"].tobytes()
     starts = [0, *ends[:-1]]
-    _need(len(ends) == len(a["piece_ids"]) and bool(ends) and ends[-1] == len(raw), "piece_ends")
-    _need(all(0 <= s <= e for s, e in zip(starts, ends, strict=True)), "piece_ends")
+    need(len(ends) == len(a["piece_ids"]) and bool(ends) and ends[-1] == len(raw), "piece_ends")
+    need(all(0 <= s <= e for s, e in zip(starts, ends, strict=True)), "piece_ends")
     return {int(i): raw[s:e] for i, s, e in zip(a["piece_ids"], starts, ends, strict=True)}
 
 
 def _steps(a: dict[str, np.ndarray], header: dict, model: ModelFacts) -> list[StepRecord]:
     L, H, Hkv, D = model.layers, model.heads, model.kv_heads, model.head_dim
     S, rows, kept = len(a["fed"]), int(a["fed"].sum()), int(a["kept"].sum())
-    _need(0 < S <= MAX_STEPS and bool((a["fed"] > 0).all()) and bool((a["fed"][1:] == 1).all()), "fed")
-    _need(bool(((a["kept"] == 0) | (a["kept"] == a["fed"])).all()), "kept")
-    _need(len(a["ids"]) == rows and np.array_equal(a["positions"], np.arange(rows)), "positions")
+    need(0 < S <= MAX_STEPS and bool((a["fed"] > 0).all()) and bool((a["fed"][1:] == 1).all()), "fed")
+    need(bool(((a["kept"] == 0) | (a["kept"] == a["fed"])).all()), "kept")
+    need(len(a["ids"]) == rows and np.array_equal(a["positions"], np.arange(rows)), "positions")
     for name in ("kept", "lengths", "kv", "top_ids", "top_probs", "chosen", "chosen_prob", "is_end", "ms"):
-        _need(len(a[name]) == S, name)
+        need(len(a[name]) == S, name)
     after = a["fed"].cumsum()
-    _need(np.array_equal(a["lengths"], np.stack([after - a["fed"], after], axis=1)), "lengths")
-    _need(np.array_equal(a["kv"][:, :6], [[L, 2, 1, Hkv, t, D] for t in after]), "kv")
-    _need(a["q"].shape == (L, H, kept, D) and a["k"].shape == a["v"].shape == (L, Hkv, kept, D), "q")
-    _need(a["top_ids"].shape == a["top_probs"].shape and a["top_ids"].shape[1] > 0, "top_ids")
+    need(np.array_equal(a["lengths"], np.stack([after - a["fed"], after], axis=1)), "lengths")
+    need(np.array_equal(a["kv"][:, :6], [[L, 2, 1, Hkv, t, D] for t in after]), "kv")
+    need(a["q"].shape == (L, H, kept, D) and a["k"].shape == a["v"].shape == (L, Hkv, kept, D), "q")
+    need(a["top_ids"].shape == a["top_probs"].shape and a["top_ids"].shape[1] > 0, "top_ids")
     best = len(a["predictions"])
-    _need(best in (0, a["fed"][0]) and len(a["prediction_probs"]) == best, "predictions")
+    need(best in (0, a["fed"][0]) and len(a["prediction_probs"]) == best, "predictions")
     for name in ("attention", "q", "k", "v", "top_probs", "chosen_prob", "ms", "prediction_probs"):
-        _need(bool(np.isfinite(a[name]).all()), name)
-    _need(bool((a["ms"] >= 0).all()), "ms")
-    _need(bool((a["kv"] >= 0).all()), "kv")
-    _need(len(header["proofs"]) == len(header["twins"]) == S, "proofs")
+        need(bool(np.isfinite(a[name]).all()), name)
+    need(bool((a["ms"] >= 0).all()), "ms")
+    need(bool((a["kv"] >= 0).all()), "kv")
+    need(len(header["proofs"]) == len(header["twins"]) == S, "proofs")
     sizes = L * H * a["kept"] * after
-    _need(len(a["attention"]) == int(sizes.sum()), "attention")
+    need(len(a["attention"]) == int(sizes.sum()), "attention")
     steps, row, cell, start = [], 0, 0, 0
     for s in range(S):
         n, Tq, T, size = int(a["kept"][s]), int(a["fed"][s]), int(after[s]), int(sizes[s])
@@ -334,7 +292,7 @@ def _steps(a: dict[str, np.ndarray], header: dict, model: ModelFacts) -> list[St
                 is_end=bool(a["is_end"][s]),
                 ms=float(a["ms"][s]),
                 proofs=tuple(_proof(p) for p in header["proofs"][s]),
-                twin=None if header["twins"][s] is None else _facts(TwinPass, header["twins"][s], "twins"),
+                twin=None if header["twins"][s] is None else facts(TwinPass, header["twins"][s], "twins"),
                 predictions=a["predictions"] if s == 0 and best else None,
                 prediction_probs=a["prediction_probs"] if s == 0 and best else None,
             )
@@ -344,9 +302,9 @@ def _steps(a: dict[str, np.ndarray], header: dict, model: ModelFacts) -> list[St
 
 
 def _proof(raw: Any) -> Proof:
-    _need(isinstance(raw, list) and len(raw) == 4, "proofs")
+    need(isinstance(raw, list) and len(raw) == 4, "proofs")
     name, verdict, value, limit = raw
-    _need(name in ("tokens", "logits", "same_kv", "bytes", "length"), "proofs")
-    _need(verdict in ("holds", "rounding", "fails"), "proofs")
-    _need(all(type(x) in (int, float) and math.isfinite(x) for x in (value, limit)), "proofs")
+    need(name in ("tokens", "logits", "same_kv", "bytes", "length"), "proofs")
+    need(verdict in ("holds", "rounding", "fails"), "proofs")
+    need(all(type(x) in (int, float) and math.isfinite(x) for x in (value, limit)), "proofs")
     return Proof(name, verdict, value, limit)

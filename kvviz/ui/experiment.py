@@ -151,8 +151,17 @@ def waits(now: State, wish: Wish, *, by_itself: bool = True) -> None:
         st.error(t("shell", "experiment_failed"))
 
 
-def start_and_stop(name: str, work: Work, wish: Wish, label: str, *, where: Sequence | None = None) -> None:
-    """Two buttons, for an experiment that takes its time. `where`: two columns."""
+def start_and_stop(
+    name: str,
+    work: Work,
+    wish: Wish,
+    label: str,
+    *,
+    where: Sequence | None = None,
+    asked: Callable[[], Wish] | None = None,
+) -> None:
+    """Two buttons, for an experiment that takes its time. `where`: two columns. `asked`: the wish at the click,
+    which may have ended the typing of a number."""
     mine = experimenter(name, work)
     busy, reason = mine.state().busy, why_not(wish)
     begin, end = where or st.columns(2)
@@ -162,8 +171,7 @@ def start_and_stop(name: str, work: Work, wish: Wish, label: str, *, where: Sequ
         type="primary",
         width="stretch",
         disabled=busy or reason is not None,
-        on_click=mine.start,
-        args=(wish,),
+        on_click=lambda: mine.start(asked() if asked else wish),
     )
     end.button(t("shell", "stop"), key=f"{name}_stop", width="stretch", disabled=not busy, on_click=mine.stop)
 
@@ -194,7 +202,7 @@ def table(heading: str, of: Callable[..., dict[str, list]], page: str, record: o
     st.dataframe(of(record, words=words(page)), hide_index=True, key=f"table-{page}-{of.__name__}")
 
 
-def choice(page: str, name: str, default: str | None, *, kind: str = "segmented") -> str | None:
+def choice(page: str, name: str, default: str | None, *, kind: str = "segmented", labelled: bool = True) -> str | None:
     """One of links.OWN[page][name], by the words name_VALUE of the lesson. A link sets it, Copy link holds it."""
     options = links.OWN[page][name]
     assert isinstance(options, tuple)
@@ -209,6 +217,7 @@ def choice(page: str, name: str, default: str | None, *, kind: str = "segmented"
         format_func=lambda value: t(page, f"{name}_{value}"),
         key=name,
         persist_state="session",
+        label_visibility="visible" if labelled else "collapsed",
     )
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kvviz.models.loading import LoadedModel
     from kvviz.records.breaks import Breaks
     from kvviz.records.growth import Growth
+    from kvviz.records.ladder import Ladder, Reads
     from kvviz.records.permission import Permission
     from kvviz.records.roofline import Roofline
     from kvviz.ui.experimenter import State
@@ -82,6 +83,38 @@ def broken(model: LoadedModel, wish: BreakWish) -> Iterator[Breaks]:
     from kvviz.engine import breaks as engine
 
     return engine.all_kinds(model, wish.prompt)
+
+
+@dataclass(frozen=True)
+class LadderWish(_OnPrompt):
+    """`length` as in GrowthWish; `lanes` are (cache, kernel, precision or "" for the model's own, compiled)."""
+
+    new: int
+    length: int | None
+    batch: int
+    lanes: tuple[tuple[str, str, str, bool], ...]
+    generate: bool
+
+
+def ladder(model: LoadedModel, wish: LadderWish) -> Iterator[Ladder]:
+    from kvviz.engine import ladder as engine
+
+    return engine.climb(
+        model, wish.prompt, wish.length, wish.new, rungs=wish.lanes, batch=wish.batch, beside_generate=wish.generate
+    )
+
+
+@dataclass(frozen=True)
+class ReadsWish(_OnPrompt):
+    """K and V of `length` tokens."""
+
+    length: int
+
+
+def reads(model: LoadedModel, wish: ReadsWish) -> Iterator[Reads]:
+    from kvviz.engine import reads as engine
+
+    return engine.reads(model, wish.prompt, wish.length)
 
 
 @dataclass(frozen=True)

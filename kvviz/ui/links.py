@@ -15,11 +15,13 @@ from urllib.parse import parse_qs, quote, urlencode
 from kvviz.models.device import DTYPES
 from kvviz.records.architectures import FORMATS, MOST, MOST_BATCH, MOST_POSITIONS
 from kvviz.records.gpus import GPUS
+from kvviz.records.ladder import CACHES, KERNELS
 from kvviz.records.presets import PRESETS
 from kvviz.records.roofline import BATCHES
 from kvviz.records.source import STATIONS
 
 LANGUAGE_NAMES = {"en": "English", "zh": "中文"}  # as the language control shows them, and as its query value
+LANES = tuple(f"{cache}-{kernel}" for cache in CACHES for kernel in KERNELS)
 MAX_NEW = 1023  # the longest run there is: one prompt token and 1,023 more positions
 LINK_TOKENS = 256  # a step alone, without `new`, asks for no longer run than this
 
@@ -28,9 +30,18 @@ WHOLE = {"top_k": (0, 1000), "seed": (0, 2**31 - 1), "new": (1, MAX_NEW)}
 REAL = {"temperature": (0.0, 2.0), "top_p": (0.05, 1.0)}
 CHOICE = {"compare": ("true", "false"), "presenter": ("true", "false"), "lang": tuple(LANGUAGE_NAMES.values())}
 PLACE = ("step", "layer", "head")
+
+
 # What single pages have of their own, unset or: a whole number (least, greatest), a number where both are written with
-# a point, one of a few words, or any text of so many characters at most.
-Field = tuple[int, int] | tuple[float, float] | tuple[str, ...] | int
+# a point, one of a few words, several of them, or any text of so many characters at most.
+@dataclass(frozen=True)
+class Several:
+    """Some of a few words, with commas between them; or none."""
+
+    words: tuple[str, ...]
+
+
+Field = tuple[int, int] | tuple[float, float] | tuple[str, ...] | int | Several
 OWN: Mapping[str, Mapping[str, Field]] = {
     "attention": {
         "attention_order": ("place", "previous", "first", "itself", "entropy", "induction"),
@@ -53,6 +64,15 @@ OWN: Mapping[str, Mapping[str, Field]] = {
     },
     "source": {"station": STATIONS},
     "race": {"race_P": (1, 1023), "race_N": (1, MAX_NEW), "race_repeats": (1, 25)},
+    "ladder": {
+        "ladder_P": (1, 1023),
+        "ladder_N": (2, MAX_NEW),
+        "ladder_B": (1, 64),
+        "ladder_lanes": Several(LANES),
+        "ladder_more": Several(("half", "generate", "compiled")),
+        "ladder_view": ("time", "clock", "tokens", "bytes"),
+        "ladder_T": (1, 1023),
+    },
     "roofline": {
         "roofline_P": (1, 1023),
         "roofline_dtype": tuple(DTYPES),
@@ -150,7 +170,7 @@ def read_place(values: Mapping[str, str]) -> tuple[Place, list[Note]]:
     return Place(**found), notes
 
 
-def own(page: str, values: Mapping[str, str]) -> dict[str, int | float | str]:
+def own(page: str, values: Mapping[str, str]) -> dict[str, int | float | str | list[str]]:
     """A page's own settings in a query, as far as they can be used."""
     fields = OWN.get(page, {})
     found = {name: _read(values[name], field) for name, field in fields.items() if name in values}
@@ -164,6 +184,8 @@ def check_own(page: str, values: Mapping[str, str]) -> list[Note]:
         field, told = OWN[page][name], {"name": name, "value": shorten(values[name])}
         if isinstance(field, int):
             notes.append(Note("note_own_long", told | {"limit": f"{field:,}"}))
+        elif isinstance(field, Several):
+            notes.append(Note("note_own_several", told | {"choices": ", ".join(field.words)}))
         elif isinstance(field[0], str):
             notes.append(Note("note_own_choice", told | {"choices": ", ".join(map(str, field))}))
         else:
@@ -172,9 +194,12 @@ def check_own(page: str, values: Mapping[str, str]) -> list[Note]:
     return notes
 
 
-def _read(text: str, field: Field) -> int | float | str | None:
+def _read(text: str, field: Field) -> int | float | str | list[str] | None:
     if isinstance(field, int):
         return text if len(text) <= field else None
+    if isinstance(field, Several):
+        asked = text.split(",") if text else []
+        return [word for word in field.words if word in asked] if set(asked) <= set(field.words) else None
     if isinstance(field[0], str):
         return text if text in field else None
     number = real(text) if isinstance(field[0], float) else whole(text)
@@ -233,6 +258,13 @@ def clamp(place: Place, steps: int, layers: int, heads: int) -> tuple[Place, lis
 
 
 def build(base: str, values: Mapping[str, object]) -> str:
-    """`base` (scheme, host and page path) with every value in its query. Booleans as Streamlit writes them."""
-    written = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in values.items() if v is not None}
+    """`base` (scheme, host and page path) with every value in its query. Booleans as Streamlit writes them, several
+    words with commas."""
+
+    def one(value: object) -> str:
+        if isinstance(value, list):
+            return ",".join(map(str, value))
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    written = {k: one(v) for k, v in values.items() if v is not None}
     return f"{base.split('?')[0].split('#')[0]}?{urlencode(written, quote_via=quote)}"

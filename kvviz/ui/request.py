@@ -52,7 +52,7 @@ def player_first() -> None:
         time.sleep(HEAD_START)
 
 
-def take_own(page: str, **first: int | str) -> None:
+def take_own(page: str, **first: int | str | list[str]) -> None:
     """Sets a page's own controls to what a link says, once, and those that nothing has set yet to their `first`.
 
     Bound to the query they would forget their values with every change of page.
@@ -62,7 +62,7 @@ def take_own(page: str, **first: int | str) -> None:
         st.session_state.setdefault(name, value)
 
 
-def own_news(page: str) -> dict[str, int | str]:
+def own_news(page: str) -> dict[str, int | float | str | list[str]]:
     """A page's own settings in the query, once each time they are other than before: from then on its widgets speak."""
     asked, key = links.own(page, query_values()), f"kv_own_{page}"
     if st.session_state.get(key, {}) == asked:

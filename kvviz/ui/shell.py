@@ -23,7 +23,8 @@ from kvviz.ui.sidebar import sidebar, why_not_run
 # The story, in its order: files under pages/. A page whose file is not there is not in it. All stand side by side in
 # the top bar: grouped by part they would hide in menus, and nothing would show where one is.
 STORY = (
-    "home", "problem", "allowed", "prefill", "decode", "attention", "positions", "source", "race", "roofline", "memory",
+    "home", "problem", "allowed", "prefill", "decode", "attention", "positions", "source", "race", "ladder",
+    "roofline", "memory",
 )  # fmt: skip
 PAGES = tuple(name for name in STORY if (Path(kvviz.__file__).parent.parent / "pages" / f"{name}.py").is_file())
 

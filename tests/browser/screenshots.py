@@ -54,6 +54,7 @@ def ready(visit: Visit, page: str, query: str) -> None:
         "race": ".kvr",
         "problem": "[data-key=problem-triangle]",
         "allowed": "[data-key=allowed-map]",
+        "ladder": "[data-key=ladder-hero]",
         "memory": "[data-key=memory-parts]",
         "roofline": "[data-key=roofline-hero]",
         "source": ".kvw",

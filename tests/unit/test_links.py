@@ -160,3 +160,37 @@ def test_the_faults_of_a_link_are_those_of_the_engine():
     from kvviz.records.breaks import KINDS
 
     assert links.OWN["allowed"]["broken"] == KINDS
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("none-sdpa", ["none-sdpa"]),
+        ("preallocated-eager,none-sdpa", ["none-sdpa", "preallocated-eager"]),  # in the page's own order
+        ("none-sdpa,none-sdpa", ["none-sdpa"]),
+        ("", []),  # none of them is a choice too
+    ],
+)
+def test_several_words_are_read(value, words):
+    assert links.own("ladder", {"ladder_lanes": value}) == {"ladder_lanes": words}
+    assert links.check_own("ladder", {"ladder_lanes": value}) == []
+
+
+@pytest.mark.parametrize("value", ["none", "none-sdpa,", "none-sdpa, none-eager", "none-sdpa;none-eager", "NONE-SDPA",
+                                   "none-sdpa,<b>$x$", "none-flash", " "])  # fmt: skip
+def test_one_word_that_is_none_of_them_leaves_all_out_with_a_note(value):
+    assert links.own("ladder", {"ladder_lanes": value}) == {}
+    (note,) = links.check_own("ladder", {"ladder_lanes": value})
+    assert (note.section, note.values["name"], note.values["value"]) == ("note_own_several", "ladder_lanes", value)
+    assert note.values["choices"].split(", ") == list(links.LANES)
+
+
+def test_several_words_are_written_and_read_again():
+    for words in ([], ["none-sdpa"], ["none-eager", "preallocated-sdpa"]):
+        url = links.build("http://localhost:8501/ladder", {"ladder_lanes": words, "ladder_N": 20})
+        assert links.own("ladder", links.query(url.partition("?")[2])) == {"ladder_lanes": words, "ladder_N": 20}
+
+
+def test_the_lanes_of_a_link_are_those_of_the_record():
+    assert links.LANES == ("none-eager", "none-sdpa", "concatenated-eager", "concatenated-sdpa",
+                           "preallocated-eager", "preallocated-sdpa")  # fmt: skip
