@@ -31,7 +31,7 @@ def hero(now: State) -> object:
     run = state.current_run()
     found: Ladder | None = now.found
     wish = wish_of(run)
-    if found is None or (not found.n and now.busy):
+    if found is None or (now.busy and not any(rung.n for rung in found.rungs)):
         return _before(run, wish, now)
     values = values_of(found)
     experiment.answer(NAME, f"answer_{values['case']}", **values, pays_text=_pays(values))
