@@ -134,10 +134,14 @@ def ends(figure: dict) -> list[float]:
 
 
 @pytest.mark.parametrize("view", ["time", "clock"])
-@pytest.mark.parametrize("spread", [0.0, 0.01, 1.0])
-def test_numbers_at_the_ends_never_overlap_and_stay_beside_the_picture(view, spread):
+@pytest.mark.parametrize(
+    "tpot",
+    [[30.0] * 6, [30, 30.1, 30.2, 30.3, 30.4, 30.5], [30, 31, 32, 33, 34, 35], [900, 1, 1, 1.1, 1.2, 1.2]],
+    ids=["the same", "close", "apart", "one far above"],
+)
+def test_numbers_at_the_ends_never_overlap_and_stay_beside_the_picture(view, tpot):
     pairs = [(c, k) for c in ("none", "concatenated", "preallocated") for k in ("eager", "sdpa")]
-    found = ladder([flat(*pair, [30 + i * spread]) for i, pair in enumerate(pairs)])
+    found = ladder([flat(*pair, [ms]) for pair, ms in zip(pairs, tpot, strict=True)])
     at = ends(drawn(figures.DRAW[view][0], found))
     assert len(at) == 6
     assert min(np.diff(at)) >= APART - 1e-9
