@@ -30,7 +30,7 @@ from kvviz.engine.timing import timed
 from kvviz.models.loading import LoadedModel, load, random_gpt2_small
 from kvviz.records import Run
 from kvviz.records.ladder import VALUE_BYTES, Ladder, Reads
-from kvviz.records.ladder_file import MOST_REPEATS, to_json
+from kvviz.records.ladder_file import MOST_REPEATS, to_json, to_markdown
 from kvviz.records.race import Spread
 
 PROMPT = "Once upon a time there was an old man who lived in a little house by the wood with his wife and a cat. "
@@ -45,6 +45,7 @@ FIGURE_STEPS = 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="F", help="also write everything to F")
+    parser.add_argument("--markdown", metavar="F", help="also write the ladder's table to F")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and no long race at GPT-2 small's size")
     parser.add_argument("--device", help="cpu, cuda, cuda:1, mps (default: KVVIZ_DEVICE, else the best there is)")
     parser.add_argument("--dtype", help="float32, float16 or bfloat16 (default: KVVIZ_DTYPE, else float32)")
@@ -316,6 +317,8 @@ def ladder(model: LoadedModel, chosen: argparse.Namespace) -> dict:
         _show(f"fastest ({found.fastest.name}) / generate", _target(found.to_generate, RUN_LIMIT))
     _show("concatenation copies, by the formula", f"{found.copied:,} bytes; the passes write {found.written:,}")
     _show("tokens", "equal in all lanes" if found.same.all() else "NOT equal in all lanes")
+    if chosen.markdown:
+        Path(chosen.markdown).write_text(to_markdown(found), encoding="utf-8")
     return to_json(found)
 
 

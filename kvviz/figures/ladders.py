@@ -167,6 +167,8 @@ def beside(ladders: Sequence[tuple[str, Ladder]], *, words: Words, dark: bool) -
         height=340,
         barmode="group",
         bargap=0.28,
+        scattermode="group",
+        scattergap=0.28,
     )
     colours = (p.text, p.q, p.k, p.v, p.thrown, p.wasted)
     for i, (title, ladder) in enumerate(ladders):
@@ -178,10 +180,7 @@ def beside(ladders: Sequence[tuple[str, Ladder]], *, words: Words, dark: bool) -
             y=middle,
             name=text.literal(text.short(title)),
             marker={"color": colours[i % len(colours)], "pattern": _hatching(("", "/", ".", "x", "-", "+")[i % 6], p)},
-            text=[text.milliseconds(v) if np.isfinite(v) else "" for v in middle],
-            textposition="outside",
-            textfont={"color": p.text, "size": 12},
-            cliponaxis=False,
+            offsetgroup=str(i),
             error_y={
                 "type": "data",
                 "symmetric": False,
@@ -191,17 +190,29 @@ def beside(ladders: Sequence[tuple[str, Ladder]], *, words: Words, dark: bool) -
                 "thickness": 1.5,
             },
             hovertemplate=f"%{{x}}<br>{_in_hover(title)}: %{{y:,.2f}} ms<extra></extra>",
-        )  # fmt: skip
+        )
+        figure.add_scatter(  # above the quartiles, which would cross a bar's own text
+            x=at,
+            y=[spreads[n].high for n in at],
+            offsetgroup=str(i),
+            mode="text",
+            text=[text.milliseconds(v) if np.isfinite(v) else "" for v in middle],
+            textposition="top center",
+            textfont={"color": p.text, "size": 12},
+            cliponaxis=False,
+            hoverinfo="skip",
+            showlegend=False,
+        )
     return figure
+
+
+def _hatching(shape: str, p: Palette) -> dict:
+    return {"shape": shape, "fillmode": "overlay", "fgcolor": p.background, "size": 6}
 
 
 def _in_hover(title: str) -> str:
     """Literal where Plotly would fill in %{…}."""
     return text.literal(title).replace("{", "&#123;")
-
-
-def _hatching(shape: str, p: Palette) -> dict:
-    return {"shape": shape, "fillmode": "overlay", "fgcolor": p.background, "size": 6}
 
 
 def _full(rung, words: Words) -> str:
@@ -259,9 +270,12 @@ def reads(found: Reads, *, words: Words, dark: bool) -> go.Figure:
     }  # fmt: skip
     figure.add_bar(
         y=names, x=middle, orientation="h", name=words["whole"], marker={"color": p.text}, error_x=error,
-        text=[f"{text.milliseconds(m)} ms" if np.isfinite(m) else "" for m in middle], textposition="outside",
-        textfont={"color": p.text, "size": 13}, cliponaxis=False,
         hovertemplate=f"%{{y}}<br>{words['whole']}: %{{x:.3f}} ms<extra></extra>",
+    )  # fmt: skip
+    figure.add_scatter(
+        y=names, x=[r.ms.high for r in found.layouts], mode="text", textposition="middle right", hoverinfo="skip",
+        text=[f"\u2002{text.milliseconds(m)} ms" if np.isfinite(m) else "" for m in middle],
+        textfont={"color": p.text, "size": 13}, cliponaxis=False, showlegend=False,
     )  # fmt: skip
     if gathers.any():
         figure.add_bar(

@@ -1,4 +1,4 @@
-"""A ladder as JSON, exactly: a time that is not there (NaN) is null.
+"""A ladder as JSON, exactly: a time that is not there (NaN) is null; and as a table for reading.
 
 A file may come from anybody, so nothing in it is believed: types, lengths, ranges and what contradicts what are looked
 at before anything is made of it.
@@ -47,6 +47,33 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str):
         return str(value)  # torch's version is a class of its own
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def to_markdown(ladder: Ladder) -> str:
+    """A table of its lanes, with the line that says what was run where: for documentation."""
+    m, machine = ladder.model, ladder.machine
+    said = (
+        f"{m.name}, {m.dtype}, {ladder.P:,} + {ladder.N:,} tokens, batch {ladder.batch:,}; "
+        f"{machine.device_name}, {machine.threads} threads, torch {machine.torch}, "
+        f"transformers {machine.transformers}; medians of {ladder.complete} rounds, quartiles in brackets."
+    )
+    lines = ["| Lane | TTFT, ms | TPOT, ms | × floor | MBU | K and V held, bytes |", "|---|--:|--:|--:|--:|--:|"]
+    for rung in ladder.rungs:
+        dtype = "" if rung.dtype == m.dtype else f", {rung.dtype}"
+        cells = [f"{rung.name}{dtype}", _written(rung.ttft), _written(rung.tpot)]
+        if rung.cache == "none" or ladder.rates_of(rung) is None:
+            cells += ["", "", ""]
+        else:
+            far, share = rung.tpot.median / ladder.floor_ms(rung), 100 * ladder.bandwidth_share(rung)
+            cells += [f"{far:.2f}", f"{share:.0f} %", f"{int(rung.held[-1]):,}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    if len(ladder.generate):
+        lines.append(f"| transformers' `generate` | | {_written(Spread.of(ladder.generate))} | | | |")
+    return "\n".join([said, "", *lines]) + "\n"
+
+
+def _written(spread: Spread) -> str:
+    return f"{spread.median:,.1f} ({spread.low:,.1f} – {spread.high:,.1f})"
 
 
 def read(data: bytes) -> Ladder:

@@ -16,7 +16,7 @@ from kvviz import cli
 from kvviz.engine import bench, growth, ladder, lanes, load, rates
 from kvviz.engine.ladder import Way
 from kvviz.models import catalog, memory
-from kvviz.records.ladder_file import from_json, read, to_json
+from kvviz.records.ladder_file import from_json, read, to_json, to_markdown
 from kvviz.refusal import Refusal
 from tests.unit.families import FAMILIES, write
 
@@ -287,7 +287,7 @@ def test_bench_prints_and_writes_the_ladder(monkeypatch, capsys, tmp_path, story
     file = tmp_path / "ladder.json"
     arguments = ["--only", "ladder", "--prompt-tokens", "5", "--new-tokens", "20", "--lanes", "none,sdpa",
                  "concatenated,sdpa", "preallocated,eager,bfloat16", "--device", "cpu", "--rounds", "2",
-                 "--json", str(file)]  # fmt: skip
+                 "--json", str(file), "--markdown", str(tmp_path / "ladder.md")]  # fmt: skip
     assert cli.main(["bench", *arguments]) == 0
     found = read(file.read_bytes())
     assert [(r.name, r.dtype) for r in found.rungs] == [
@@ -296,6 +296,7 @@ def test_bench_prints_and_writes_the_ladder(monkeypatch, capsys, tmp_path, story
     assert found.rungs[1].held[-1] == 24 * 12_288 and (found.complete, found.state) == (2, "done")
     assert found.copied == 266 * 12_288 and found.written == 19 * 12_288
     assert json.loads(file.read_text())["ladder"] == to_json(found)
+    assert (tmp_path / "ladder.md").read_text() == to_markdown(found)
     said = capsys.readouterr()
     assert f"{266 * 12_288:,} bytes" in said.out and "x the floor" in said.out and "in all lanes" in said.out
     assert "round 1 of 2" in said.err and "round 2 of 2" in said.err

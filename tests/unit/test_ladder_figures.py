@@ -83,14 +83,16 @@ def test_the_clock_sums_the_medians():
 def test_first_and_later_tokens_stand_beside_their_floor():
     """A round's mean: 5 and 8 with no cache, 2 and 3 preallocated."""
     figure = drawn(figures.tokens, three_passes())
-    first, first_said, later, later_said, floor = figure["data"]
+    first, later = (t for t in figure["data"] if t["type"] == "bar")
+    *said_, floor = (t for t in figure["data"] if t["type"] == "scatter")
+    # numbers stand behind the upper quartiles
+    assert [array(t["x"]).tolist() for t in said_] == [[11.5, 9.5], [7.25, 2.75]]
+    assert said_[1]["text"] == ["\u20026.50 ms", "\u20022.50 ms"]
     assert array(first["x"]).tolist() == [11, 9] and array(later["x"]).tolist() == [6.5, 2.5]
     assert array(later["error_x"]["array"]).tolist() == [0.75, 0.25] == array(later["error_x"]["arrayminus"]).tolist()
     # 123,532,032 weights of four bytes, and 6 positions of K and V, at 10 GB/s
     assert array(floor["x"]) == pytest.approx([49.4128128, 49.4570496])
     assert first["xaxis"] == "x" and later["xaxis"] == floor["xaxis"] == "x2"
-    assert [t.strip() for t in first_said["text"] + later_said["text"]] == ["11.0 ms", "9.00 ms", "6.50 ms", "2.50 ms"]
-    assert array(later_said["x"]).tolist() == [7.25, 2.75]  # each number stands behind its quartiles
     table = figures.tokens_table(three_passes(), words=WORDS)
     assert table["later token, TPOT (ms)"] == ["6.50 (5.75 – 7.25)", "2.50 (2.25 – 2.75)"]
     assert table["token rows"] == [18, 7]  # 5 + 6 + 7, and 5 + 1 + 1
@@ -162,7 +164,7 @@ def test_a_lane_looks_the_same_in_every_view_and_no_two_alike():
     assert len(set(lines("time").values())) == len(rungs) == 10
     assert lines("time") == lines("clock")
     assert lines("bytes").items() >= {n: v for n, v in lines("time").items() if not n.startswith("no cache")}.items()
-    bars = [t for t in drawn(figures.tokens, found)["data"] if t["type"] == "bar"][1]
+    bars = next(t for t in drawn(figures.tokens, found)["data"] if t["type"] == "bar")
     styles = zip(bars["marker"]["color"], bars["marker"]["pattern"]["shape"], strict=True)
     assert len(set(styles)) == 10
     assert bars["y"] == list(lines("time"))
@@ -296,13 +298,13 @@ def test_the_passes_that_do_not_count():
     found = ladder([cold, warm])
     assert said.warm_table(found, words=WORDS) == {
         "lane": ["no cache, SDPA", "preallocated, SDPA"],
-        "made ready (ms)": [None, 5.0],
-        "cache allocated (ms)": [None, 0.25],
-        "very first prefill (ms)": [36.0, 9.0],
-        "prefill that counts (ms)": [9.0, 9.0],
-        "first later pass (ms)": [5.0, 3.0],
-        "next two, median (ms)": [7.0, None],
-        "later passes that count (ms)": [3.0, 2.0],
+        "ready (ms)": [None, 5.0],
+        "allocated (ms)": [None, 0.25],
+        "1st prefill (ms)": [36.0, 9.0],
+        "TTFT (ms)": [9.0, 9.0],
+        "1st later (ms)": [5.0, 3.0],
+        "2nd, 3rd (ms)": [7.0, None],
+        "TPOT (ms)": [3.0, 2.0],
     }
     values = said.warm_values(found, WORDS)
     assert values == {"case": "cold", "lane": "no cache, SDPA", "first_ms": "36.0", "counted": "9.00", "times": "4.0"}
@@ -320,7 +322,11 @@ def other_device(title: str = "H") -> Ladder:
 def test_ladders_stand_beside_each_other():
     here = ladder([flat("none", "sdpa", [6.0]), flat("concatenated", "sdpa", [4.0])])
     both = [("here", here), ("there", other_device())]
-    one, two = drawn(said.beside, both)["data"]
+    figure = drawn(said.beside, both)
+    one, two = (t for t in figure["data"] if t["type"] == "bar")
+    _, numbers = (t for t in figure["data"] if t["type"] == "scatter")
+    assert numbers["text"] == ["2.00", "0.50"] and array(numbers["y"]).tolist() == [2.5, 0.5]  # over the quartiles
+    assert numbers["offsetgroup"] == two["offsetgroup"] != one["offsetgroup"]
     assert (one["name"], two["name"]) == ("here", "there")
     assert one["x"] == ["no cache, SDPA, fp32", "concatenated, SDPA, fp32"] and array(one["y"]).tolist() == [6, 4]
     assert two["x"] == ["concatenated, SDPA, fp32", "concatenated, SDPA, bf16"] and array(two["y"]).tolist() == [2, 0.5]
@@ -373,7 +379,7 @@ def test_reading_is_drawn_as_it_was_measured():
         "512", "4.00", "5.00", "8.00", "3.00", "2.00",
     ]  # fmt: skip
     assert (values["read"], values["moved"]) == ("36.0 MiB", "108 MiB")
-    whole, gather = drawn(said.reads, found)["data"]
+    whole, gather = (t for t in drawn(said.reads, found)["data"] if t["type"] == "bar")
     assert array(whole["x"]).tolist() == [4, 5, 8] and array(gather["x"]).tolist() == [0, 0, 3]
     assert whole["y"] == ["one tensor", "view of a buffer", "blocks of 16, gathered"]
     table = said.reads_table(found, words=WORDS)
@@ -383,14 +389,11 @@ def test_reading_is_drawn_as_it_was_measured():
 
 @pytest.mark.parametrize("name", ["time", "clock", "tokens", "bytes", "plan", "beside", "reads"])
 def test_pictures_are_told_in_words(name):
-    record = {"beside": [("a", three_passes()), ("b", other_device())], "reads": reads([8.0] * 16)}.get(name)
-    values = (
-        said.beside_values(record, WORDS)
-        if name == "beside"
-        else said.reads_values(record)
-        if name == "reads"
-        else said.ladder_values(three_passes(), WORDS)
-    )
+    values = said.ladder_values(three_passes(), WORDS)
+    if name == "beside":
+        values = said.beside_values([("a", three_passes()), ("b", other_device())], WORDS)
+    elif name == "reads":
+        values = said.reads_values(reads([8.0] * 16))
     for language in lessons.LANGUAGES:
         for part in ("how", "alt"):
             assert "{" not in lessons.text(language, "ladder", f"{name}_{part}", **values)

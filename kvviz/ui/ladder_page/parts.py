@@ -87,7 +87,7 @@ def _lanes(found: Ladder) -> None:
 
 
 def _besides(found: Ladder, values: dict) -> None:
-    st.caption(t(NAME, "rounds", **values))
+    st.caption(t(NAME, "rounds" if found.complete else "rounds_first", **values))
     if found.rates is not None and values["floor"] != "–":
         st.caption(t(NAME, "floor_above" if values["above"] else "floor_says", **values))
     if len(found.generate):
@@ -113,7 +113,7 @@ def below(found: Ladder | None) -> None:
     st.markdown(t(NAME, "crossover_says", **values, pays_text=_pays(values)))
     words = experiment.words(NAME)
     if found is not None and found.pairs:
-        st.dataframe(said.pairs_table(found, words=words), hide_index=True, key="table-ladder-pairs")
+        st.dataframe(said.pairs_table(found, words=words), hide_index=True, key="table-ladder-pairs", placeholder="–")
     st.subheader(t(NAME, "copied_heading"), anchor=False)
     st.markdown(t(NAME, "copied_says", **values))
     st.subheader(t(NAME, "warm_heading"), anchor=False)
@@ -122,7 +122,7 @@ def below(found: Ladder | None) -> None:
         return
     warm = said.warm_values(found, words)
     st.markdown(t(NAME, f"warm_{warm['case']}", **{"lane_" if k == "lane" else k: v for k, v in warm.items()}))
-    st.dataframe(said.warm_table(found, words=words), hide_index=True, key="table-ladder-warm")
+    st.dataframe(said.warm_table(found, words=words), hide_index=True, key="table-ladder-warm", placeholder="–")
 
 
 def reading(run: Run) -> None:
