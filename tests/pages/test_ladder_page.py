@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from kvviz.refusal import Refusal
 from kvviz.ui import experiment, ladder_page, links
 from kvviz.ui.experimenter import Experimenter, State
 from kvviz.ui.experiments import LadderWish, ReadsWish
+from kvviz.ui.ladder_page import controls
 
 pytestmark = pytest.mark.usefixtures("no_models")
 
@@ -240,6 +243,23 @@ def test_tries_set_the_controls_and_start(opened):
         assert (wish.new, wish.length, len(wish.lanes)) == (new, length, lanes)
         assert app.number_input(key="ladder_N").value == new and app.number_input(key="ladder_P").value == length
     assert [lane[2] for lane in wish.lanes] == [""] * 3 + ["bfloat16"] * 3
+
+
+@pytest.mark.parametrize(("file_s", "model_s", "offered"), [
+    ("cpu", "cuda:0", True), ("cuda:0", "cpu", False), ("cuda:0", None, False), ("cpu", None, False),
+])  # fmt: skip
+def test_a_graph_is_offered_where_the_model_is_on_cuda(opened, monkeypatch, file_s, model_s, offered):
+    """What counts is this machine, not the one that a recorded run comes from."""
+    run = dataclasses.replace(RUN, machine=dataclasses.replace(RUN.machine, device=file_s))
+    model = SimpleNamespace(machine=SimpleNamespace(device=model_s)) if model_s else None
+    mine = sys.modules[controls.__module__]  # the rest of the app finds no model
+    monkeypatch.setattr(mine, "warm", SimpleNamespace(loaded=lambda name, dtype: model))
+    still = {"ladder": Still(State())}
+    app = opened("ladder", state={"kv_experiments": dict(still), "kv_opened": run}, ladder_more="compiled")
+    clean(app)
+    app.button(key="ladder_start").click().run()
+    (wish,) = still["ladder"].asked
+    assert (("preallocated", "sdpa", "", True) in wish.lanes) is offered
 
 
 def test_copy_link_holds_lanes_and_view(opened):

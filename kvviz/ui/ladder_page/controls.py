@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from kvviz.records import Run
-from kvviz.ui import experiment, links, request
+from kvviz.ui import experiment, links, request, warm
 from kvviz.ui.experiments import LadderWish, ladder
 from kvviz.ui.language import t
 
@@ -63,8 +63,11 @@ def _several(where: st.delta_generator.DeltaGenerator, name: str, words: tuple[s
 
 
 def _further(run: Run) -> tuple[str, ...]:
-    """A compiled decode step is for CUDA, where it becomes a graph."""
-    compiled = run.machine.device.startswith("cuda")
+    """A compiled decode step is for CUDA, where it becomes a graph. A run from a file tells of another machine: the
+    model itself, once it is there, says where it runs."""
+    model = warm.loaded(run.model.name, run.model.dtype)
+    device = model.machine.device if model else run.machine.device if run.source == "live" else ""
+    compiled = device.startswith("cuda")
     return ("half", "generate", "compiled") if compiled else ("half", "generate")
 
 
