@@ -357,14 +357,16 @@ def reads(model: LoadedModel, chosen: argparse.Namespace) -> dict:
 
 
 def _last(steps: Iterator, where: Callable[[object], str]):
-    """The last of what a measurement yields; meanwhile one line on stderr says how far it is."""
-    begun, shown = time.monotonic(), ""
+    """The last of what a measurement yields. Meanwhile stderr says how far it is: a terminal in one line with the
+    seconds, a file once for each round."""
+    begun, shown, live = time.monotonic(), "", sys.stderr.isatty()
     for so_far in steps:
-        line = f"  {where(so_far)}, {time.monotonic() - begun:.0f} s"
+        line = f"  {where(so_far)}" + (f", {time.monotonic() - begun:.0f} s" if live else "")
         if line != shown:
-            print(f"\r{line:<{len(shown)}}", end="", file=sys.stderr, flush=True)
+            print(f"\r{line:<{len(shown)}}" if live else line, end="" if live else "\n", file=sys.stderr, flush=True)
             shown = line
-    print(f"\r{'':<{len(shown)}}\r", end="", file=sys.stderr, flush=True)
+    if live:
+        print(f"\r{'':<{len(shown)}}\r", end="", file=sys.stderr, flush=True)
     return so_far
 
 
