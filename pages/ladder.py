@@ -7,14 +7,6 @@ from kvviz.ui.experiments import ladder
 from kvviz.ui.language import t
 
 NAME = ladder_page.NAME
-EVERY = [
-    "none-eager",
-    "none-sdpa",
-    "concatenated-eager",
-    "concatenated-sdpa",
-    "preallocated-eager",
-    "preallocated-sdpa",
-]
 
 shell.heading(NAME)
 run = state.current_run()
@@ -26,7 +18,9 @@ experiment.tries(
     NAME,
     [
         experiment.Try("short", lambda: ladder_page.take(run, ladder_P=5, ladder_N=20), off=off),
-        experiment.Try("every", lambda: ladder_page.take(run, ladder_N=128, ladder_lanes=EVERY), off=off),
+        experiment.Try(
+            "every", lambda: ladder_page.take(run, ladder_N=128, ladder_lanes=list(ladder_page.EVERY)), off=off
+        ),
         experiment.Try("half", lambda: ladder_page.take(run, ladder_more=["half"], ladder_N=48), off=off),
     ],
 )

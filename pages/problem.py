@@ -32,7 +32,11 @@ def controls(run: Run) -> GrowthWish:
     )
     N = new.number_input(t(NAME, "control_N"), *own["work_N"], key="work_N", persist_state="session")
     wish = wished(run, P, N)
-    experiment.start_and_stop(NAME, growth, wish, t(NAME, "start"), where=(start, stop))
+
+    def asked() -> GrowthWish:
+        return wished(run, *(st.session_state.get(name) for name in ("work_P", "work_N")))
+
+    experiment.start_and_stop(NAME, growth, wish, t(NAME, "start"), where=(start, stop), asked=asked)
     return wish
 
 

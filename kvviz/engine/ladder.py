@@ -213,9 +213,9 @@ class _Climber:
             if stop.is_set() or (there is not None and there < 2 * rates.COPIED + memory.MARGIN):
                 return
             if dtype != own:
-                self.other_rates[dtype] = rates.measure(self.model.device, getattr(torch, dtype), turn=self.model.lock)
+                self.other_rates[dtype] = rates.of(self.model.device, getattr(torch, dtype), turn=self.model.lock)
             elif self.rates is None:
-                self.rates = rates.measure(self.model.device, getattr(torch, dtype), turn=self.model.lock)
+                self.rates = rates.of(self.model.device, getattr(torch, dtype), turn=self.model.lock)
 
 
 def _generate(model: LoadedModel, module: torch.nn.Module, ids: list[int], N: int, batch: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
@@ -10,12 +11,30 @@ import torch
 from kvviz.engine.timing import timed
 from kvviz.records.ladder import Rates
 from kvviz.records.race import Spread
+from kvviz.records.roofline import STEADY, unsteady
 
 ROUNDS = 7
 COPIED = 2**28  # bytes of the tensor that is copied: far more than a processor's caches hold
 SIDE = {"cpu": 1024}  # rows and columns of the matrices; elsewhere 8192
 SIDE_ELSEWHERE = 8192
 SIDE_SLOW = 256  # of float16 on a CPU: most have no instruction for it, and take seconds for 1024
+
+_known: dict[tuple[str, torch.dtype], Rates] = {}  # for the life of the process
+_measuring = threading.Lock()
+
+
+def known(device: torch.device, dtype: torch.dtype) -> Rates | None:
+    """What this process has measured of that device in that precision."""
+    return _known.get((str(device), dtype))
+
+
+def of(device: torch.device, dtype: torch.dtype, *, turn: AbstractContextManager | None = None) -> Rates:
+    """The same, measured now if need be; and again if the rates did not hold still."""
+    with _measuring:
+        found = known(device, dtype)
+        if found is None or unsteady(found) > STEADY:
+            found = _known[str(device), dtype] = measure(device, dtype, turn=turn)
+    return found
 
 
 @torch.inference_mode()

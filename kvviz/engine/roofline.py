@@ -7,7 +7,6 @@ takes its turn at the model by itself. Runs without Streamlit.
 
 from __future__ import annotations
 
-import copy
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
@@ -18,43 +17,36 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from kvviz.engine import cache_api, failures, growth, limits, rates
+from kvviz.engine.lanes import sharing
 from kvviz.engine.timing import timed
 from kvviz.models import memory
 from kvviz.models.loading import LoadedModel
 from kvviz.records.checks import Check
 from kvviz.records.ladder import Rates
 from kvviz.records.race import ENOUGH, Spread
-from kvviz.records.roofline import BATCHES, STEADY, Point, Roofline, Skipped, Step, step_of, steps_of, unsteady
+from kvviz.records.roofline import BATCHES, Point, Roofline, Skipped, Step, step_of, steps_of
 from kvviz.refusal import Refusal
 from kvviz.theory.memory import working_bytes
 
 QUICK_MS = 100.0  # prefill of several prompts at once is timed while its pass would take no longer
 AGREE = 1.0  # % that operations by formula may differ from PyTorch's counter
 
-_known: dict[tuple[str, torch.dtype], Rates] = {}  # for the life of the process
-_measuring = threading.Lock()
-
 
 def known_rates(model: LoadedModel) -> Rates | None:
     """The rates of the model's device in its number format, if this process has measured them."""
-    return _known.get((str(model.device), model.module.dtype))
+    return rates.known(model.device, model.module.dtype)
 
 
 def rates_of(model: LoadedModel) -> Rates:
-    """The same, measured now if need be, with nobody's pass at this model beside it; again if they did not hold still.
+    """The same, measured now if need be, with nobody's pass at this model beside it.
 
     Raises Refusal "no_memory_for_rates".
     """
-    with _measuring:
-        found = known_rates(model)
-        if found is None or unsteady(found) > STEADY:
-            needed, there = 2 * rates.COPIED + memory.MARGIN, memory.there(str(model.device))
-            if there is not None and there < needed:
-                said = {"needed": memory.gib(needed), "there": memory.gib(there), "device": str(model.device)}
-                raise Refusal("no_memory_for_rates", **said)
-            with model.lock:
-                found = _known[str(model.device), model.module.dtype] = rates.measure(model.device, model.module.dtype)
-    return found
+    needed, there = 2 * rates.COPIED + memory.MARGIN, memory.there(str(model.device))
+    if known_rates(model) is None and there is not None and there < needed:
+        said = {"needed": memory.gib(needed), "there": memory.gib(there), "device": str(model.device)}
+        raise Refusal("no_memory_for_rates", **said)
+    return rates.of(model.device, model.module.dtype, turn=model.lock)
 
 
 @failures.ends_with_a_sentence
@@ -136,7 +128,7 @@ class _Passes:
 
     def __init__(self, model: LoadedModel, P: int) -> None:
         self.model = model
-        self.module = _copy(model, "sdpa")
+        self.module = sharing(model.module, "sdpa")
         self.cache = cache_api.new_cache()  # of one sequence: a batch is made of it before the clock starts
         with model.lock:
             _forward(self.module, 1, 0, P, self.cache, model.device)
@@ -159,18 +151,10 @@ def _forward(module: torch.nn.Module, B: int, held: int, new: int, cache: cache_
     return cache_api.forward(module, ids, positions, None, cache)
 
 
-def _copy(model: LoadedModel, kernel: str) -> torch.nn.Module:
-    """The module with another kernel of attention, on the same weights: the shared one stays as it is."""
-    held = {id(t): t for t in (*model.module.parameters(), *model.module.buffers())}
-    module = copy.deepcopy(model.module, held)
-    module.set_attn_implementation(kernel)
-    return module
-
-
 def _counted(model: LoadedModel, *steps: Step) -> tuple[Check, ...]:
     """For each step: by how many % the formula's operations differ from those of PyTorch's counter, which sees into
     eager attention alone."""
-    module, checks = _copy(model, "eager"), []
+    module, checks = sharing(model.module, "eager"), []
     for step in steps:
         with model.lock:
             cache = cache_api.new_cache()

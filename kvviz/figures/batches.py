@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 
 from kvviz.figures import text
-from kvviz.figures.frame import between, frame, styled_axis
+from kvviz.figures.frame import between, frame, quartiles, styled_axis
 from kvviz.figures.palette import Palette, palette
 from kvviz.figures.roofline import digits, scale, si
 from kvviz.records.ladder import Rates
@@ -54,11 +54,7 @@ def batches(roof: Roofline, *, words: Words, dark: bool) -> go.Figure:
         ),
     )  # fmt: skip
     middle = [pt.ms.median for pt in points]
-    error = {
-        "type": "data", "symmetric": False, "color": p.muted, "thickness": 1.5,
-        "array": [pt.ms.high - pt.ms.median for pt in points],
-        "arrayminus": [pt.ms.median - pt.ms.low for pt in points],
-    }  # fmt: skip
+    error = quartiles([pt.ms for pt in points], p)
     ms = [f"{text.milliseconds(y)} ms" for y in middle]
     _line(figure, p, at, middle, words["measured"], ms, error_y=error)
     floors = [pt.floor_ms for pt in points]

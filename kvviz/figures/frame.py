@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import plotly.graph_objects as go
 
 from kvviz.figures.palette import Palette
 from kvviz.records import Run
+from kvviz.records.race import Spread
 
 # Found on the machine or served by Streamlit; nothing is fetched.
 FONT = "'Source Sans', 'PingFang SC', 'Microsoft YaHei', 'Noto Sans CJK SC', sans-serif"
@@ -88,6 +92,19 @@ def over_positions(run: Run, at: list[int], texts: list[str], count: int, title:
     """Axis settings for bars over `count` positions. Tokens stand upright while few enough fit side by side."""
     angle = 0 if count <= 10 else -90
     return {**by_position(run, at, texts), **between(-0.6, count - 0.4), "title": title, "tickangle": angle}
+
+
+def quartiles(spreads: Sequence[Spread], p: Palette) -> dict:
+    """Error bars from the first to the third quartile, around the medians."""
+    middle = np.array([s.median for s in spreads])
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": np.array([s.high for s in spreads]) - middle,
+        "arrayminus": middle - np.array([s.low for s in spreads]),
+        "color": p.muted,
+        "thickness": 1.5,
+    }
 
 
 def beside(values: list[float], span: float) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from kvviz.figures import text
-from kvviz.figures.frame import frame, styled_axis
+from kvviz.figures.frame import frame, quartiles, styled_axis
 from kvviz.figures.palette import Palette, palette
 from kvviz.records.ladder import WIDTH, Ladder, Rung, running_median
 from kvviz.theory.memory import copied_by_concatenation, kv_bytes, written_after_prefill
@@ -199,14 +199,7 @@ def tokens(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
                     "size": 6,
                 },
             },
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": np.array([s.high for s in spreads]) - middle,
-                "arrayminus": middle - np.array([s.low for s in spreads]),
-                "color": p.muted,
-                "thickness": 1.5,
-            },
+            error_x=quartiles(spreads, p),
             hovertemplate=f"%{{y}}<br>{words[part]}: %{{x:,.2f}}<extra></extra>",
         )
         figure.add_scatter(  # behind the quartiles, which would cross a bar's own text

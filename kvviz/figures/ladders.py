@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from kvviz.figures import text
-from kvviz.figures.frame import frame
+from kvviz.figures.frame import frame, quartiles
 from kvviz.figures.ladder import lane_name
 from kvviz.figures.palette import Palette, palette
 from kvviz.records.ladder import WIDTH, Ladder, Reads
@@ -55,7 +55,7 @@ def ladder_values(ladder: Ladder, words: Words) -> dict[str, object]:
     if len(ladder.generate) and any(r.cache != "none" and r.dtype == m.dtype and r.tpot.count for r in ladder.rungs):
         values["generate"] = text.milliseconds(float(np.median(ladder.generate)))
         values["ratio"] = f"{ladder.to_generate.median:.2f}"
-    return values | _pays(ladder, words) | _floor(ladder)
+    return values | _pays(ladder, words) | _floor(ladder, words)
 
 
 def _case(ladder: Ladder) -> str:
@@ -84,15 +84,16 @@ def _pays(ladder: Ladder, words: Words) -> dict[str, object]:
     return values | {"pays": "always" if at == first else "from", "from": text.count(at)}
 
 
-def _floor(ladder: Ladder) -> dict[str, object]:
+def _floor(ladder: Ladder, words: Words) -> dict[str, object]:
     """Of the quickest lane with a cache: bytes and operations of its middle pass, and how far it is from its floor."""
-    names = ("floor", "distance", "mbu", "mfu", "moved", "flops", "bandwidth", "flop_rate", "middle")
+    names = ("floor_lane", "floor", "distance", "mbu", "mfu", "moved", "flops", "bandwidth", "flop_rate", "middle")
     values: dict[str, object] = dict.fromkeys(names, "–") | {"above": False}
     cached = [r for r in ladder.order if r.cache != "none"]
     if not cached or (rates := ladder.rates_of(cached[0])) is None:
         return values
     rung = cached[0]
     return {
+        "floor_lane": lane_name(rung, ladder, words),
         "above": rung.tpot.median < ladder.floor_ms(rung),
         "floor": text.milliseconds(ladder.floor_ms(rung)),
         "distance": f"{rung.tpot.median / ladder.floor_ms(rung):.2f}",
@@ -181,14 +182,7 @@ def beside(ladders: Sequence[tuple[str, Ladder]], *, words: Words, dark: bool) -
             name=text.literal(text.short(title)),
             marker={"color": colours[i % len(colours)], "pattern": _hatching(("", "/", ".", "x", "-", "+")[i % 6], p)},
             offsetgroup=str(i),
-            error_y={
-                "type": "data",
-                "symmetric": False,
-                "array": np.array([spreads[n].high for n in at]) - middle,
-                "arrayminus": middle - np.array([spreads[n].low for n in at]),
-                "color": p.muted,
-                "thickness": 1.5,
-            },
+            error_y=quartiles([spreads[n] for n in at], p),
             hovertemplate=f"%{{x}}<br>{_in_hover(title)}: %{{y:,.2f}} ms<extra></extra>",
         )
         figure.add_scatter(  # above the quartiles, which would cross a bar's own text
@@ -264,12 +258,9 @@ def reads(found: Reads, *, words: Words, dark: bool) -> go.Figure:
         barmode="overlay",
         bargap=0.4,
     )
-    error = {
-        "type": "data", "symmetric": False, "array": np.array([r.ms.high for r in found.layouts]) - middle,
-        "arrayminus": middle - np.array([r.ms.low for r in found.layouts]), "color": p.muted, "thickness": 1.5,
-    }  # fmt: skip
     figure.add_bar(
-        y=names, x=middle, orientation="h", name=words["whole"], marker={"color": p.text}, error_x=error,
+        y=names, x=middle, orientation="h", name=words["whole"], marker={"color": p.text},
+        error_x=quartiles([r.ms for r in found.layouts], p),
         hovertemplate=f"%{{y}}<br>{words['whole']}: %{{x:.3f}} ms<extra></extra>",
     )  # fmt: skip
     figure.add_scatter(

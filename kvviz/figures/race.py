@@ -11,7 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from kvviz.figures import text
-from kvviz.figures.frame import frame
+from kvviz.figures.frame import frame, quartiles
 from kvviz.figures.palette import Palette, palette
 from kvviz.records.race import Lane, Race, Spread, Waits
 
@@ -234,14 +234,7 @@ def waits(found: Waits, *, words: Words, dark: bool) -> go.Figure:
             textposition="outside",
             textfont={"color": p.text, "size": 14},
             cliponaxis=False,
-            error_y={
-                "type": "data",
-                "symmetric": False,
-                "array": np.array([s.high for s in spreads]) - middle,
-                "arrayminus": middle - np.array([s.low for s in spreads]),
-                "color": p.muted,
-                "thickness": 1.5,
-            },
+            error_y=quartiles(spreads, p),
             hovertemplate=f"%{{x}}<br>{name}: %{{y:,.2f}} ms<extra></extra>",
         )
     return figure

@@ -31,6 +31,7 @@ TOKEN = {"story_gpt2": 12_288, "story_llama": 3_072}  # bytes of K and V a posit
 def _known_rates(monkeypatch):
     """Copying 256 MB says nothing about the ladder."""
     monkeypatch.setattr(rates, "measure", lambda *_, **__: KNOWN)
+    monkeypatch.setattr(rates, "_known", {})
 
 
 def climb(model, P=P, N=N, **options):

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from kvviz.engine import cache_api, growth, rates, roofline
+from kvviz.engine.lanes import sharing
 from kvviz.records.ladder import Rates
 from kvviz.records.race import Spread
 from kvviz.theory import roofline as theory
@@ -20,7 +21,7 @@ P = 8
 
 @pytest.fixture(autouse=True)
 def _nothing_known(monkeypatch):
-    monkeypatch.setattr(roofline, "_known", {})
+    monkeypatch.setattr(rates, "_known", {})
 
 
 def measured(model, **more):
@@ -65,7 +66,7 @@ def test_a_wrong_formula_fails_that_proof(story_gpt2, monkeypatch):
 
 def test_the_shared_model_stays_as_it_is_and_its_weights_are_not_copied(story_gpt2):
     before = story_gpt2.module.config._attn_implementation
-    copied = roofline._copy(story_gpt2, "eager")
+    copied = sharing(story_gpt2.module, "eager")
     for mine, shared in zip(copied.parameters(), story_gpt2.module.parameters(), strict=True):
         assert mine.data_ptr() == shared.data_ptr()
     assert copied.config._attn_implementation == "eager"
@@ -73,7 +74,7 @@ def test_the_shared_model_stays_as_it_is_and_its_weights_are_not_copied(story_gp
 
 
 def test_a_batch_is_the_same_text_over_and_over_in_memory_of_its_own(story_gpt2):
-    module = roofline._copy(story_gpt2, "sdpa")
+    module = sharing(story_gpt2.module, "sdpa")
     alone = cache_api.new_cache()
     roofline._forward(module, 1, 0, P, alone, story_gpt2.device)
     three = cache_api.repeated(alone, 3)
@@ -88,11 +89,11 @@ def test_a_batch_is_the_same_text_over_and_over_in_memory_of_its_own(story_gpt2)
 
 def test_rates_are_measured_once_for_a_device_and_format_unless_they_shook(story_gpt2, monkeypatch):
     found = [SHAKY, KNOWN, None]
-    monkeypatch.setattr(rates, "measure", lambda *_: found.pop(0))
+    monkeypatch.setattr(rates, "measure", lambda *_, **__: found.pop(0))
     assert roofline.known_rates(story_gpt2) is None
     assert [roofline.rates_of(story_gpt2) for _ in range(3)] == [SHAKY, KNOWN, KNOWN]
     assert found == [None]
-    assert roofline._known.keys() == {("cpu", torch.float32)}
+    assert rates._known.keys() == {("cpu", torch.float32)}
     (planned,) = roofline.plan(story_gpt2, P)
     assert planned.rates == KNOWN  # another length finds the roof drawn
 

@@ -1,7 +1,7 @@
 """The page "Ladder"."""
 
-from kvviz.ui.ladder_page.controls import NAME, controls, take
+from kvviz.ui.ladder_page.controls import EVERY, NAME, controls, take
 from kvviz.ui.ladder_page.kept import kept
 from kvviz.ui.ladder_page.parts import below, hero, proofs, reading
 
-__all__ = ["NAME", "below", "controls", "hero", "kept", "proofs", "reading", "take"]
+__all__ = ["EVERY", "NAME", "below", "controls", "hero", "kept", "proofs", "reading", "take"]

@@ -11,6 +11,7 @@ from kvviz.ui.language import t
 
 NAME = "ladder"
 NEW, BATCH = 64, 1  # until the learner says otherwise
+EVERY = links.LANES
 LANES = ["none-sdpa", "concatenated-sdpa", "preallocated-sdpa"]
 MORE: list[str] = []
 OWN = links.OWN[NAME]

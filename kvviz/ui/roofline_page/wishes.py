@@ -38,7 +38,9 @@ def controls(run: Run) -> RooflineWish:
     with which:
         experiment.choice(NAME, "roofline_B", "1")
     timed = wish_of(run, timed=True)
-    experiment.start_and_stop(NAME, roofline, timed, t(NAME, "start"), where=buttons.columns(2))
+    experiment.start_and_stop(
+        NAME, roofline, timed, t(NAME, "start"), where=buttons.columns(2), asked=lambda: wish_of(run, timed=True)
+    )
     asked = experiment.experimenter(NAME, roofline).state().wish
     return timed if asked == timed else wish_of(run)
 
