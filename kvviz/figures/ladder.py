@@ -16,10 +16,12 @@ from kvviz.figures import text
 from kvviz.figures.frame import frame, quartiles, styled_axis
 from kvviz.figures.palette import Palette, palette
 from kvviz.records.ladder import WIDTH, Ladder, Rung, running_median
+from kvviz.records.race import Spread
 from kvviz.theory.memory import copied_by_concatenation, kv_bytes, written_after_prefill
 
 HEIGHT = 372  # pixels
 RIGHT = 84  # pixels, for the numbers at the ends of lines
+FEW = 6  # lanes whose last values are written beside their lines
 APART = 0.052  # of the height: two numbers at the ends of lines stand no closer
 MIB = 2**20
 VIEWS = ("time", "clock", "tokens", "bytes")
@@ -73,7 +75,7 @@ def time(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
         height=HEIGHT,
         right=RIGHT,
         uirevision=f"{ladder.key} time",
-        legend=_legend(p),
+        legend=legend(p),
         margin=_margin(ladder),
     )
     styles = looks(ladder, words, p)
@@ -142,7 +144,7 @@ def clock(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
         height=HEIGHT,
         right=RIGHT,
         uirevision=f"{ladder.key} clock",
-        legend=_legend(p),
+        legend=legend(p),
         margin=_margin(ladder),
     )
     ends = []
@@ -169,18 +171,21 @@ def tokens(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
     p = palette(dark)
     styles = looks(ladder, words, p)
     names = [look.name for look in styles]
-    axis = {"showgrid": True, "rangemode": "tozero", "nticks": 5}
+    axis = {"showgrid": True, "nticks": 5}
     figure = frame(
         ladder,
         p,
-        x={"title": words["ttft"], "domain": [0, 0.46], **axis},
+        x={"title": words["ttft"], "domain": [0, 0.46], "range": _with_room(ladder, "ttft"), **axis},
         y={"autorange": "reversed", "showgrid": False, "tickvals": names, "ticktext": names},
         height=HEIGHT,
-        right=64,
+        right=24,
         showlegend=False,
         uirevision=f"{ladder.key} tokens",  # its axes are others: nothing of another view's zoom is kept
         bargap=0.35,
-        xaxis2=styled_axis(p, {"title": words["tpot"], "domain": [0.54, 1], "anchor": "y", **axis}),
+        xaxis2=styled_axis(
+            p,
+            {"title": words["tpot"], "domain": [0.54, 1], "anchor": "y", "range": _with_room(ladder, "tpot"), **axis},
+        ),
     )
     for part, at in (("ttft", "x"), ("tpot", "x2")):
         spreads = [getattr(r, part) for r in ladder.rungs]
@@ -225,13 +230,20 @@ def tokens(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
     return figure
 
 
+def _with_room(ladder: Ladder, part: str) -> list[float]:
+    """An axis with room for the numbers behind the upper quartiles."""
+    highs = [getattr(r, part).high for r in ladder.rungs]
+    return [0, 1.42 * max((h for h in highs if np.isfinite(h)), default=1.0)]
+
+
 def tokens_table(ladder: Ladder, *, words: Words) -> dict[str, list]:
-    """TTFT, TPOT with quartiles, the floor and the distance to it, shares of both rates, rows, repeats."""
+    """TTFT, TPOT with quartiles, a whole round's mean, the floor and the distance to it, shares of both rates, rows."""
     rungs = ladder.rungs
     columns: dict[str, list] = {words["lane"]: [lane_name(r, ladder, words) for r in rungs]}
     for part in ("ttft", "tpot"):
         spreads = [getattr(r, part) for r in rungs]
         columns[words[part]] = [f"{s.median:,.2f} ({s.low:,.2f} – {s.high:,.2f})" for s in spreads]
+    columns[words["mean"]] = [_number(Spread.of(r.means).median, 2) for r in rungs]
     columns[f"{words['floor']} (ms)"] = [_number(ladder.floor_ms(r), 2) for r in rungs]
     columns[words["distance"]] = [_number(r.tpot.median / ladder.floor_ms(r), 2) for r in rungs]
     columns["MBU (%)"] = [_number(100 * ladder.bandwidth_share(r), 1) for r in rungs]
@@ -254,7 +266,7 @@ def bytes_(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
         height=HEIGHT,
         right=RIGHT,
         uirevision=f"{ladder.key} bytes",
-        legend=_legend(p),
+        legend=legend(p),
         margin=_margin(ladder),
         xaxis2=styled_axis(p, {"title": words["positions"], "domain": [0.58, 1], "anchor": "y2", "showgrid": False}),
         yaxis2=styled_axis(p, {"title": words["moved_axis"], "anchor": "x2", "rangemode": "tozero"}),
@@ -322,8 +334,9 @@ def _line(x: np.ndarray, y: np.ndarray, look: Look, hover: str) -> go.Scatter:
 
 
 def _write_ends(figure: go.Figure, ends: list[tuple[float, str, str]], top: float) -> None:
-    """The last value of each line in the margin, moved apart where they would overlap, none above the picture."""
-    ends, places, at = sorted(ends), [], -np.inf
+    """The last value of each line in the margin, moved apart where they would overlap, none above the picture; of
+    more than FEW lines none: they would stand far from where they belong, and the card has them."""
+    ends, places, at = sorted(ends) if len(ends) <= FEW else [], [], -np.inf
     for value, *_ in ends:
         at = max(value / top, at + APART)
         places.append(at)
@@ -338,7 +351,7 @@ def _write_ends(figure: go.Figure, ends: list[tuple[float, str, str]], top: floa
         )  # fmt: skip
 
 
-def _legend(p: Palette) -> dict:
+def legend(p: Palette) -> dict:
     """Over the picture, from its left edge, in as many lines as it takes."""
     return {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal", "itemclick": False,
             "itemdoubleclick": False, "font": {"color": p.text, "size": 13}}  # fmt: skip
@@ -357,36 +370,3 @@ def _ceiling(ladder: Ladder) -> float:
 
 def _number(value: float, digits: int) -> float | None:
     return None if np.isnan(value) else round(float(value), digits)
-
-
-def plan(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
-    """Before anything has run: the bytes that concatenation will copy, against what is new, by formula."""
-    p = palette(dark)
-    passes, copied, written = moved(ladder)
-    figure = frame(
-        ladder, p, x={"title": words["positions"], "showgrid": False},
-        y={"title": words["moved_axis"], "rangemode": "tozero"}, height=HEIGHT, right=RIGHT, legend=_legend(p),
-        uirevision="plan",
-    )  # fmt: skip
-    for values, name, colour, ink in (
-        (copied, words["copied"], p.wasted, p.wasted_text),
-        (written, words["written"], p.v, p.v_text),
-    ):
-        figure.add_scatter(
-            x=ladder.P + passes, y=values / MIB, mode="lines", name=name, line={"color": colour, "width": 3},
-            hovertemplate=f"{words['positions']} %{{x}}<br>{name}: %{{y:,.3f}} MiB<extra></extra>",
-        )  # fmt: skip
-        figure.add_annotation(
-            text=f"{values[-1] / MIB:,.1f} MiB", xref="paper", x=1.005, xanchor="left", y=values[-1] / MIB,
-            showarrow=False, font={"size": 13, "color": ink},
-        )  # fmt: skip
-    return figure
-
-
-def plan_table(ladder: Ladder, *, words: Words) -> dict[str, list]:
-    passes, copied, written = moved(ladder)
-    return {
-        words["positions"]: (ladder.P + passes).tolist(),
-        f"{words['copied']} ({words['bytes']})": copied.tolist(),
-        f"{words['written']} ({words['bytes']})": written.tolist(),
-    }

@@ -1,4 +1,4 @@
-"""What is said of a ladder, its first passes, several ladders beside each other, and how K and V lie in memory."""
+"""What is said of a ladder, before and after; its first passes, several side by side, and how K and V lie in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from kvviz.figures import text
 from kvviz.figures.frame import frame, quartiles
-from kvviz.figures.ladder import lane_name
+from kvviz.figures.ladder import HEIGHT, MIB, RIGHT, lane_name, legend, moved
 from kvviz.figures.palette import Palette, palette
 from kvviz.records.ladder import WIDTH, Ladder, Reads
 from kvviz.records.race import ENOUGH
@@ -25,6 +25,7 @@ def ladder_values(ladder: Ladder, words: Words) -> dict[str, object]:
         "case": _case(ladder),
         "device": ladder.machine.device_name,
         "dtype": m.dtype,
+        "dtypes": ", ".join(dict.fromkeys(r.dtype for r in ladder.rungs)) or m.dtype,
         "P": text.count(ladder.P),
         "N": text.count(ladder.N),
         "n": text.count(ladder.n),
@@ -42,7 +43,10 @@ def ladder_values(ladder: Ladder, words: Words) -> dict[str, object]:
     }
     values |= dict.fromkeys(("fastest", "slowest", "second", "tpot", "slow", "next", "times", "generate", "ratio"), "–")
     if order := ladder.order:
-        first, last = order[0], order[-1]
+        first = order[0]
+        last = [r for r in order if r.dtype == first.dtype][-1]  # precisions are not compared as if they were lanes
+        if last is first:
+            last = order[-1]
         values |= {
             "fastest": lane_name(first, ladder, words),
             "slowest": lane_name(last, ladder, words),
@@ -59,7 +63,7 @@ def ladder_values(ladder: Ladder, words: Words) -> dict[str, object]:
 
 
 def _case(ladder: Ladder) -> str:
-    if ladder.passes < ENOUGH:
+    if not ladder.enough:
         return "measuring"
     if len(ladder.rungs) == 1:
         return "single"
@@ -67,9 +71,17 @@ def _case(ladder: Ladder) -> str:
 
 
 def _pays(ladder: Ladder, words: Words) -> dict[str, object]:
-    """The crossover of the first pair: from the start, from a length on, not here; or no pair to ask."""
-    values: dict[str, object] = {"pays": "no_pair", "from": "–", "uncached": "–", "cached": "–", "first": "–"}
-    if not ladder.pairs or ladder.passes < ENOUGH:
+    """The crossover of the first pair: from the start, from a length on, not here; no pair to ask, or not yet."""
+    values: dict[str, object] = {
+        "pays": "no_pair" if ladder.rungs else "wait",
+        "from": "–",
+        "uncached": "–",
+        "cached": "–",
+        "first": "–",
+    }
+    if not ladder.enough:
+        return values | {"pays": "wait"}
+    if not ladder.pairs:
         return values
     slow, fast = ladder.pairs[0]
     at, first = ladder.crossover(slow, fast), ladder.P + 1 + WIDTH // 2
@@ -104,6 +116,39 @@ def _floor(ladder: Ladder, words: Words) -> dict[str, object]:
         "bandwidth": f"{rates.bandwidth.median / 1e9:,.1f}",
         "flop_rate": f"{rates.flop_rate.median / 1e9:,.0f}",
         "middle": text.count(ladder.middle),
+    }
+
+
+def plan(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
+    """Before anything has run: the bytes that concatenation will copy, against what is new, by formula."""
+    p = palette(dark)
+    passes, copied, written = moved(ladder)
+    figure = frame(
+        ladder, p, x={"title": words["positions"], "showgrid": False},
+        y={"title": words["moved_axis"], "rangemode": "tozero"}, height=HEIGHT, right=RIGHT, legend=legend(p),
+        uirevision="plan",
+    )  # fmt: skip
+    for values, name, colour, ink in (
+        (copied, words["copied"], p.wasted, p.wasted_text),
+        (written, words["written"], p.v, p.v_text),
+    ):
+        figure.add_scatter(
+            x=ladder.P + passes, y=values / MIB, mode="lines", name=name, line={"color": colour, "width": 3},
+            hovertemplate=f"{words['positions']} %{{x}}<br>{name}: %{{y:,.3f}} MiB<extra></extra>",
+        )  # fmt: skip
+        figure.add_annotation(
+            text=f"{values[-1] / MIB:,.1f} MiB", xref="paper", x=1.005, xanchor="left", y=values[-1] / MIB,
+            showarrow=False, font={"size": 13, "color": ink},
+        )  # fmt: skip
+    return figure
+
+
+def plan_table(ladder: Ladder, *, words: Words) -> dict[str, list]:
+    passes, copied, written = moved(ladder)
+    return {
+        words["positions"]: (ladder.P + passes).tolist(),
+        f"{words['copied']} ({words['bytes']})": copied.tolist(),
+        f"{words['written']} ({words['bytes']})": written.tolist(),
     }
 
 
@@ -172,6 +217,7 @@ def beside(ladders: Sequence[tuple[str, Ladder]], *, words: Words, dark: bool) -
         scattergap=0.28,
     )
     colours = (p.text, p.q, p.k, p.v, p.thrown, p.wasted)
+    written = len(names) * len(ladders) <= 12  # else the numbers touch, and the table has them
     for i, (title, ladder) in enumerate(ladders):
         spreads = {_full(r, words): r.tpot for r in ladder.rungs}
         at = [n for n in names if n in spreads]
@@ -179,7 +225,7 @@ def beside(ladders: Sequence[tuple[str, Ladder]], *, words: Words, dark: bool) -
         figure.add_bar(
             x=at,
             y=middle,
-            name=text.literal(text.short(title)),
+            name=text.literal(title),
             marker={"color": colours[i % len(colours)], "pattern": _hatching(("", "/", ".", "x", "-", "+")[i % 6], p)},
             offsetgroup=str(i),
             error_y=quartiles([spreads[n] for n in at], p),
@@ -190,7 +236,7 @@ def beside(ladders: Sequence[tuple[str, Ladder]], *, words: Words, dark: bool) -
             y=[spreads[n].high for n in at],
             offsetgroup=str(i),
             mode="text",
-            text=[text.milliseconds(v) if np.isfinite(v) else "" for v in middle],
+            text=[text.milliseconds(v) if written and np.isfinite(v) else "" for v in middle],
             textposition="top center",
             textfont={"color": p.text, "size": 12},
             cliponaxis=False,

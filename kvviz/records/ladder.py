@@ -23,6 +23,7 @@ CACHES = ("none", "concatenated", "preallocated")
 KERNELS = ("eager", "sdpa")
 VALUE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 WIDTH = 9  # passes of a running median
+LEAST = 2  # complete repeats before lanes are compared
 
 State = Literal["running", "done", "stopped"]
 
@@ -80,9 +81,16 @@ class Rung:
 
     @property
     def tpot(self) -> Spread:
-        """Time per output token: `means` of complete repeats; before there is one, over the later passes so far."""
-        whole = Spread.of(self.means)
-        return whole if whole.count else Spread.of(self.ms[:, 1:])
+        """Time per output token: every pass but the first, over positions and repeats, as in records.race.Lane."""
+        return Spread.of(self.ms[:, 1:])
+
+    @property
+    def medians(self) -> np.ndarray:
+        """(R,) float64: each repeat's median time a token after the first, NaN for one that is not complete. A single
+        pass that was held up is not in it."""
+        if self.n < 2:
+            return np.full(len(self.ms), np.nan)
+        return np.where(np.isfinite(self.means), np.median(self.ms[:, 1:], axis=1), np.nan)  # NaN if one of them is
 
     @property
     def complete(self) -> int:
@@ -141,14 +149,15 @@ class Ladder:
 
     @property
     def fastest(self) -> Rung:
-        """Of the lanes with a cache in the model's own precision, the one whose tokens take the least time, by the
-        median of its repeats. ValueError: none with a time."""
+        """Of the lanes with a cache in the model's own precision, the one whose tokens take the least time. ValueError:
+        none with a time."""
         lanes = (r for r in self.rungs if r.cache != "none" and r.dtype == self.model.dtype)
         return min((r for r in lanes if r.tpot.count), key=lambda r: r.tpot.median)
 
     @property
     def to_generate(self) -> Spread:
-        """Time a token of the fastest lane, in parts of `generate`'s in the same repeat."""
+        """Mean time a token of the fastest lane, in parts of `generate`'s in the same repeat: a whole repeat each,
+        since `generate` tells no single pass."""
         means = self.fastest.means
         both = min(len(means), len(self.generate))
         return Spread.of(means[:both] / self.generate[:both])
@@ -245,11 +254,17 @@ class Ladder:
         return min((int(np.isfinite(r.ms[:, 1:]).sum()) for r in self.rungs), default=0)
 
     @property
+    def enough(self) -> bool:
+        """There are repeats to compare, and passes enough in the slowest lane."""
+        return self.complete >= LEAST and self.passes >= ENOUGH
+
+    @property
     def clear(self) -> bool:
-        """One lane is the quickest: its quartiles lie below the next one's, and more than TIE apart."""
-        if len(self.order) < 2 or self.passes < ENOUGH:
+        """One lane is the quickest: by the medians of the repeats its quartiles lie below the next one's, and it is
+        more than TIE quicker."""
+        if len(self.order) < 2 or not self.enough:
             return False
-        first, second = (r.tpot for r in self.order[:2])
+        first, second = (Spread.of(r.medians) for r in self.order[:2])
         return first.high < second.low and second.median > TIE * first.median
 
     def held_formula(self, rung: Rung) -> int:

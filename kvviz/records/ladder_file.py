@@ -57,10 +57,13 @@ def to_markdown(ladder: Ladder) -> str:
         f"{machine.device_name}, {machine.threads} threads, torch {machine.torch}, "
         f"transformers {machine.transformers}; medians of {ladder.complete} rounds, quartiles in brackets."
     )
-    lines = ["| Lane | TTFT, ms | TPOT, ms | × floor | MBU | K and V held, bytes |", "|---|--:|--:|--:|--:|--:|"]
+    lines = [
+        "| Lane | TTFT, ms | TPOT, ms | whole round, ms a token | × floor | MBU | K and V held, bytes |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
     for rung in ladder.rungs:
         dtype = "" if rung.dtype == m.dtype else f", {rung.dtype}"
-        cells = [f"{rung.name}{dtype}", _written(rung.ttft), _written(rung.tpot)]
+        cells = [f"{rung.name}{dtype}", *map(_written, (rung.ttft, rung.tpot, Spread.of(rung.means)))]
         if rung.cache == "none" or ladder.rates_of(rung) is None:
             cells += ["", "", ""]
         else:
@@ -68,7 +71,7 @@ def to_markdown(ladder: Ladder) -> str:
             cells += [f"{far:.2f}", f"{share:.0f} %", f"{int(rung.held[-1]):,}"]
         lines.append("| " + " | ".join(cells) + " |")
     if len(ladder.generate):
-        lines.append(f"| transformers' `generate` | | {_written(Spread.of(ladder.generate))} | | | |")
+        lines.append(f"| transformers' `generate` | | | {_written(Spread.of(ladder.generate))} | | | |")
     return "\n".join([said, "", *lines]) + "\n"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from types import SimpleNamespace
 
@@ -14,7 +13,7 @@ from reading import components, outside_code, text_of
 from streamlit.testing.v1 import AppTest
 
 from kvviz import lessons
-from kvviz.records import ladder_file, storage
+from kvviz.records import storage
 from kvviz.records.ladder import Ladder, Read, Reads
 from kvviz.records.race import Allocator
 from kvviz.refusal import Refusal
@@ -195,7 +194,7 @@ def test_while_it_runs_only_stop_can_be_pressed(opened):
                   for r, n in zip(climbed().rungs, (16, 12, 10), strict=True))  # fmt: skip
     still = {"ladder": Still(State("running", WISH, climbed(rungs=rungs, state="running"), WISH))}
     app = opened("ladder", state={"kv_experiments": dict(still)})
-    assert "Token 10 of 64 in every lane so far" in clean(app)
+    assert "10 of 64 tokens in every lane; complete rounds: 0" in clean(app)
     assert components(app).count("kvviz_chart") == 1
     assert app.button(key="ladder_start").disabled and app.button(key="ladder_keep").disabled
     assert "30,965,760" in text_of(app)  # below the fold the plan stays until there is a result
@@ -213,7 +212,7 @@ def test_one_that_was_stopped_early_says_how_far_it_came(opened, passes):
     for view in links.OWN["ladder"]["ladder_view"]:
         app = opened("ladder", state={"kv_experiments": {"ladder": Still(state)}}, ladder_view=view)
         shown = clean(app)
-        assert f"Token {passes} of 64 in every lane so far" in shown
+        assert f"{passes} of 64 tokens in every lane; complete rounds: 0" in shown
         assert lessons.text("en", "shell", "experiment_stopped") in shown
 
 
@@ -284,110 +283,11 @@ def test_nonsense_in_a_link_gets_a_note(opened, name, value):
     assert list(app.session_state["ladder_lanes"]) == ["none-sdpa", "concatenated-sdpa", "preallocated-sdpa"]
 
 
-def kept_titles(app: AppTest) -> list[str]:
-    return [found.title for found in app.session_state["kv_ladders"]]
-
-
-def test_results_are_kept_under_names_of_their_own_and_dropped(opened):
-    app, _ = with_found(opened)
-    app.text_input(key="ladder_name").set_value("mine").run()
-    for _ in range(2):
-        app.button(key="ladder_keep").click().run()
-    assert kept_titles(app) == ["mine", "mine (2)"]
-    shown = clean(app)
-    assert "The quickest of 2 results: ` mine `, preallocated, SDPA, fp32, 2.00 ms a later token." in shown
-    assert components(app).count("kvviz_chart") == 3
-    app.text_input(key="ladder_name").set_value("  ").run()  # no name: the device's
-    app.button(key="ladder_keep").click().run()
-    assert kept_titles(app)[2] == RUN.machine.device_name[:40]
-    app.button(key="ladder_drop_0").click().run()
-    assert kept_titles(app) == ["mine (2)", RUN.machine.device_name[:40]]
-    for _ in range(4):
-        app.button(key="ladder_keep").click().run()
-    assert len(kept_titles(app)) == 6
-    assert app.button(key="ladder_keep").disabled
-    assert lessons.text("en", "ladder", "kept_full", most=6) in clean(app)
-    assert "The quickest of 6 results" in text_of(app)
-    app.button(key="ladder_drop_5").click().run()
-    assert not app.button(key="ladder_keep").disabled
-
-
-def opened_file(app: AppTest, name: str, data: bytes) -> AppTest:
-    return app.file_uploader("ladder_open").upload(name, data, "application/json").run()
-
-
-def saved(found: Ladder, *, bench: bool = False) -> bytes:
-    data = ladder_file.to_json(found)
-    return json.dumps({"machine": {}, "rounds": 5, "ladder": data} if bench else data).encode()
-
-
-@pytest.mark.parametrize("bench", [False, True], ids=["saved", "bench"])
-def test_a_file_opened_stands_beside_this_result_with_its_own_numbers(opened, bench):
-    app, _ = with_found(opened)
-    machine = dataclasses.replace(RUN.machine, device_name="Test GPU")
-    other = climbed({"none": 7.0, "preallocated": 1.25}, key="other", machine=machine, title="" if bench else "theirs")
-    opened_file(app, "from afar.json", saved(other, bench=bench))
-    (kept,) = app.session_state["kv_ladders"]
-    assert kept.title == ("from afar" if bench else "theirs")
-    assert ladder_file.to_json(dataclasses.replace(kept, title=other.title)) == ladder_file.to_json(other)
-    shown = clean(app)
-    assert f"The quickest of 2 results: ` {kept.title} `, preallocated, SDPA, fp32, 1.25 ms a later token." in shown
-    assert "Test GPU" in shown and components(app).count("kvviz_chart") == 3
-
-
-def test_what_was_kept_is_not_shown_twice(opened):
-    app, _ = with_found(opened)
-    app.button(key="ladder_keep").click().run()
-    assert "The quickest of" not in clean(app)  # one result, though it is here and kept
-
-
-def test_results_that_differ_in_what_they_ran_are_compared_with_care(opened):
-    app, _ = with_found(opened)
-    opened_file(app, "x.json", saved(climbed(key="other", batch=2, title="two")))
-    assert "They differ in model, length or batch" in clean(app)
-
-
-@pytest.mark.parametrize(
-    ("data", "code"),
-    [
-        (b"no", "not_a_ladder"),
-        (b'{"format": "kvviz ladder", "version": 99}', "ladder_version"),
-        (b"\xff", "not_a_ladder"),
-    ],
-)
-def test_a_broken_file_gets_a_sentence_and_nothing_is_lost(opened, data, code):
-    app, _ = with_found(opened)
-    app.button(key="ladder_keep").click().run()
-    before = app.session_state["kv_ladders"][0]
-    opened_file(app, "x.json", data)
-    clean(app)
-    (warning,) = app.warning
-    assert warning.value == lessons.text("en", "refusals", code, version="` 99 `", known=1)
-    assert app.session_state["kv_ladders"] == [before]
-    opened_file(app, "y.json", saved(climbed(key="other", title="good")))
-    assert not app.warning and kept_titles(app)[1] == "good"
-
-
-def test_a_damaged_file_names_what_is_wrong(opened):
-    data = json.loads(saved(climbed(title="t")))
-    data["rungs"][0]["ms"][0][3] = -1
-    app = opened_file(opened("ladder"), "x.json", json.dumps(data).encode())
-    clean(app)
-    (warning,) = app.warning
-    assert "rungs.ms" in warning.value
-    assert kept_titles(app) == []
-
-
-def test_a_hostile_title_is_literal_everywhere(opened):
-    machine = dataclasses.replace(RUN.machine, device_name=HOSTILE)
-    model = dataclasses.replace(RUN.model, name=HOSTILE)
-    app, _ = with_found(opened, climbed(machine=machine, model=model))
-    app.text_input(key="ladder_name").set_value(HOSTILE).run()
-    app.button(key="ladder_keep").click().run()
-    opened_file(
-        app, f"{HOSTILE}.json", saved(climbed({"preallocated": 1.0}, key="other", machine=machine, model=model))
-    )
-    shown = clean(app)
-    assert kept_titles(app) == [HOSTILE, f"{HOSTILE} (2)"]
-    assert shown.count(HOSTILE) >= 7  # twice title, model and device, and the title of the quickest
-    assert all(markup not in outside_code(shown) for markup in ("<b>", "$x$", "![](x)"))
+def test_lengths_that_do_not_fit_are_refused_before_start(opened):
+    """1,024 positions: after 1,000 prompt tokens 25 can be chosen, since the last one is never fed."""
+    app = opened("ladder", ladder_P="1000", ladder_N="26")
+    assert "New tokens that fit: 25, not 26" in clean(app)
+    assert app.button(key="ladder_none").disabled
+    assert not [b for b in app.button if b.key == "ladder_start"]
+    app = opened("ladder", ladder_P="1000", ladder_N="25")
+    assert "New tokens that fit" not in clean(app) and [b for b in app.button if b.key == "ladder_start"]

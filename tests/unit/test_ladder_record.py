@@ -84,11 +84,16 @@ def test_times_of_a_lane():
     nan = np.nan
     found = lane("concatenated", "sdpa", [[9, 1, 3], [11, 2, 6], [10, 4, nan]])
     assert found.ttft == Spread(10, 9.5, 10.5, 3)
-    assert found.tpot == Spread(3, 2.5, 3.5, 2)  # 2 and 4; the third repeat is not through
+    assert found.tpot == Spread(3, 2, 4, 5)  # of 1, 2, 3, 4 and 6
+    # the third repeat is not through
+    assert found.means[:2].tolist() == found.medians[:2].tolist() == [2, 4]
+    assert np.isnan(found.means[2]) and np.isnan(found.medians[2])
+    held_up = lane("concatenated", "sdpa", [[9, 1, 2, 99]])
+    assert (held_up.medians.tolist(), held_up.means.tolist(), held_up.tpot.median) == ([2], [34], 2)
     assert found.complete == 2
     assert found.per_pass[1].tolist() == [10, 2, 4.5] and found.cumulative.tolist() == [10, 12, 16.5]
     begun = lane("concatenated", "sdpa", [[9, 1, 3]], N=4)
-    assert begun.complete == 0 and np.isnan(begun.means).all()
+    assert begun.complete == 0 and np.isnan(begun.means).all() and np.isnan(begun.medians).all()
     assert begun.tpot == Spread(2, 1.5, 2.5, 2)  # 1 and 3, the passes so far
     none = lane("none", "eager", [[]], N=4)
     assert none.per_pass.shape == (3, 0) and math.isnan(none.tpot.median) and none.cumulative.shape == (0,)
@@ -172,9 +177,13 @@ def test_the_quickest_is_clear_by_quartiles_and_five_per_cent(one, other, clear)
 
 
 def test_nothing_is_clear_before_sixteen_passes_or_alone():
-    lanes = [lane(c, "sdpa", [[9.0, *[ms] * 15]]) for c, ms in (("none", 8.0), ("concatenated", 2.0))]
-    assert not ladder(lanes, N=16).clear
-    assert not ladder([flat("none", "sdpa", [8.0])]).clear
+    lanes = [lane(c, "sdpa", [[9.0, *[ms] * 7]] * 2) for c, ms in (("none", 8.0), ("concatenated", 2.0))]
+    assert not ladder(lanes, N=8).clear
+    assert not ladder([flat("none", "sdpa", [8.0] * 2)]).clear
+    lanes = [flat("none", "sdpa", [8.0]), flat("concatenated", "sdpa", [2.0])]
+    assert not ladder(lanes).enough and not ladder(lanes).clear  # one repeat has no quartiles to speak of
+    again = [flat("none", "sdpa", [8.0] * 2), flat("concatenated", "sdpa", [2.0] * 2)]
+    assert ladder(again).enough and ladder(again).clear
 
 
 def test_bytes_that_each_lane_must_hold():

@@ -5,8 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from kvviz.records import Run
+from kvviz.refusal import Refusal
 from kvviz.ui import experiment, links, request, warm
 from kvviz.ui.experiments import LadderWish, ladder
+from kvviz.ui.guard import refused
 from kvviz.ui.language import t
 
 NAME = "ladder"
@@ -37,17 +39,28 @@ def controls(run: Run) -> LadderWish:
     _several(more, "ladder_more", _further(run))
     _several(st.container(), "ladder_lanes", links.LANES)
     wish = wish_of(run)
-    if wish.lanes:
+    problem = too_long(run, wish)
+    if wish.lanes and problem is None:
 
         def asked() -> LadderWish:
             at_click = wish_of(run)
-            return at_click if at_click.lanes else wish
+            return at_click if at_click.lanes and too_long(run, at_click) is None else wish
 
         experiment.start_and_stop(NAME, ladder, wish, t(NAME, "start"), where=(start, stop), asked=asked)
     else:
         start.button(t(NAME, "start"), key="ladder_none", type="primary", width="stretch", disabled=True)
-        st.caption(t(NAME, "no_lane"))
+        st.caption(t(NAME, "no_lane") if problem is None else refused(problem))
     return wish
+
+
+def too_long(run: Run, wish: LadderWish) -> Refusal | None:
+    """Why these lengths can't be run: the engine would refuse them in the same words after Start."""
+    P, facts = wish.length or run.P, run.model
+    room = max(0, facts.max_positions - P + 1)
+    if wish.new <= room:
+        return None
+    code = "too_many_new" if facts.positions == "learned" else "too_many_new_rotary"
+    return Refusal(code, model=facts.name, P=P, new=wish.new, room=room, limit=facts.max_positions)
 
 
 def _several(where: st.delta_generator.DeltaGenerator, name: str, words: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ from kvviz.figures import ladders as figures
 from kvviz.records import ladder_file
 from kvviz.records.ladder import Ladder
 from kvviz.refusal import Refusal
-from kvviz.ui import experiment
+from kvviz.ui import experiment, links
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.ladder_page.controls import NAME
 from kvviz.ui.language import t
@@ -34,7 +34,7 @@ def kept(now: Ladder | None) -> None:
     name, keep, save = st.columns([3, 2, 2], vertical_alignment="bottom")
     name.text_input(
         t(NAME, "kept_name"),
-        max_chars=LONGEST,
+        help=t(NAME, "kept_name_help", most=LONGEST),
         placeholder=now.machine.device_name[:LONGEST] if now else None,
         key="ladder_name",
         persist_state="session",
@@ -88,7 +88,7 @@ def _list() -> None:
 
 def _named(ladder: Ladder) -> Ladder:
     """With the name that the learner gave it, or the device's; one that is broken off is stopped."""
-    title = (st.session_state.get("ladder_name") or "").strip() or ladder.machine.device_name[:LONGEST]
+    title = links.shorten((st.session_state.get("ladder_name") or "").strip() or ladder.machine.device_name, LONGEST)
     state = "stopped" if ladder.state == "running" else ladder.state
     return dataclasses.replace(ladder, title=_apart(title), state=state)
 
@@ -102,7 +102,10 @@ def _apart(title: str) -> str:
 
 
 def _keep(ladder: Ladder) -> None:
-    if len(_held()) < MOST:
+    st.session_state.kv_ladder_problem = None
+    if twin := next((held for held in _held() if held.key == ladder.key), None):
+        st.session_state.kv_ladder_problem = Refusal("ladder_kept", title=twin.title)
+    elif len(_held()) < MOST:
         _held().append(_named(ladder))
 
 
@@ -122,5 +125,8 @@ def _opened() -> None:
     except Refusal as refusal:
         st.session_state.kv_ladder_problem = refusal
         return
-    title = ladder.title or uploaded.name.removesuffix(".json")[:LONGEST]
+    if twin := next((held for held in _held() if held.key == ladder.key), None):
+        st.session_state.kv_ladder_problem = Refusal("ladder_kept", title=twin.title)
+        return
+    title = links.shorten(ladder.title or uploaded.name.removesuffix(".json"), LONGEST)
     _held().append(dataclasses.replace(ladder, title=_apart(title)))

@@ -59,7 +59,7 @@ def _before(run: Run, wish: LadderWish, now: State) -> object:
     experiment.answer(NAME, "answer_warming" if now.busy else "answer_empty", **values)
     picture, side = st.columns([3.1, 1.9])
     with picture:
-        experiment.chart(NAME, "plan", figures.plan, figures.plan_table, plan, values=values, answer="", key="hero")
+        experiment.chart(NAME, "plan", said.plan, said.plan_table, plan, values=values, answer="", key="hero")
     with side:
         st.markdown(t(NAME, "waiting", **values))
         return st.container()
