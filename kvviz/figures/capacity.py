@@ -87,6 +87,7 @@ def fits_table(wanted: Wanted, *, words: Words, gpus: Sequence[Gpu], chosen: Gpu
         words["cache_bytes"]: [f.cache for f in rows],
         words["largest_batch"]: [f.batch for f in rows],
         words["largest_length"]: [f.positions for f in rows],
+        words["past_column"]: [words["yes"] if wanted.model.past(f.positions) else "" for f in rows],
         words["read"]: [None if f.read_ms is None else round(f.read_ms, 2) for f in rows],
         words["announced"]: [f.gpu.announced for f in rows],
         words["source"]: [f"{f.gpu.source.url} ({f.gpu.source.what})" for f in rows],
@@ -115,6 +116,7 @@ def fits_values(wanted: Wanted, gpu: Gpu) -> dict[str, object]:
         "free": human(abs(found.left - found.cache)),
         "batch": _up_to(found.batch, MOST_BATCH),
         "length": _up_to(found.positions, MOST_POSITIONS),
+        "length_past": wanted.model.past(found.positions),
         "experts": found.read_ms is None,
         "read": "n/a" if found.read_ms is None else f"{text.milliseconds(found.read_ms)} ms",
     }

@@ -106,6 +106,8 @@ def test_no_torch_is_needed():
         ({"memory_model": "llama-3-70b"}, "**No cache fits.**"),
         # (16,060,522,496 + 80 · 131,072) bytes at 3.35 TB/s
         ({}, "takes at least 4.80 ms"),
+        ({}, "532,827 tokens are what the memory has room for; ` Llama-3-8B ` was made for 8,192."),
+        ({"memory_longest": "8193"}, "A request of 8,193 tokens is longer than ` Llama-3-8B ` was made for (8,192)"),
         ({"memory_model": "mixtral-8x7b", "memory_gpu": "h200"}, "reads some of its experts only"),
     ],
 )
@@ -115,6 +117,13 @@ def test_a_link_puts_the_page_in_its_state(opened, query, said):
     assert said in text_of(app)
     (link,) = [c.value for c in app.code if "?" in c.value and "lang=" in c.value]
     assert all(f"{name}={value}" in link for name, value in query.items())
+
+
+def test_lengths_within_the_model_s_own_are_not_marked(opened):
+    """Its own 8,192 as the longest request, and 70 texts that leave room for 7,611 tokens each."""
+    shown = text_of(opened("memory", memory_B="70", memory_longest="8192"))
+    assert "**7,611 tokens**" in shown
+    assert "what the memory has room for" not in shown and "than ` Llama-3-8B ` was made for" not in shown
 
 
 def test_precision_of_the_weights_leaves_the_cache_alone(opened):

@@ -149,6 +149,18 @@ def test_what_does_not_fit_is_hatched_and_said():
     assert table["largest batch"][list(GPUS).index("l4")] == 9
 
 
+def test_a_largest_length_past_the_model_s_own_is_marked():
+    """80 GiB less 16,060,522,496 bytes hold 532,827 times 131,072; it was made for 8,192. At batch 70: 7,611."""
+    assert (80 * GIB - 16_060_522_496) // 131_072 == 532_827
+    values = capacity.fits_values(LLAMA, GPUS["h100"])
+    assert (values["length"], values["length_past"]) == ("532,827", True)
+    many = dataclasses.replace(LLAMA, batch=70)
+    assert (80 * GIB - 16_060_522_496) // (70 * 131_072) == 7_611
+    assert not capacity.fits_values(many, GPUS["h100"])["length_past"]
+    table = capacity.fits_table(many, words=WORDS, gpus=[GPUS["h100"], GPUS["h200"]], chosen=GPUS["h100"])
+    assert table["longer than the model was made for"] == ["", "yes"]  # an H200 has room for 14,750
+
+
 def test_a_window_lets_any_length_fit():
     mistral = dataclasses.replace(LLAMA, model=PRESETS["mistral-7b"])
     assert capacity.fits_values(mistral, GPUS["h100"])["length"] == "≥ 10,000,000"

@@ -75,4 +75,10 @@ def engine(wanted: Wanted, gpu: Gpu) -> None:
     )  # fmt: skip
     values = capacity.budget_values(budget) | literal({"name": wanted.model.name, "kept": wanted.kept.name})
     st.markdown(t(NAME, f"engine_{budget.case}", **values))
+    asked = max(budget.longest, budget.request)
+    if wanted.model.past(asked):
+        trained = f"{wanted.model.trained:,}"
+        st.warning(
+            t(NAME, "engine_past", request_tokens=f"{asked:,}", trained=trained, **literal({"name": wanted.model.name}))
+        )
     experiment.chart(NAME, "budget", capacity.budget, capacity.budget_table, budget, values=values, answer="")

@@ -81,7 +81,8 @@ def kinds(wanted: Wanted) -> None:
 def fits(wanted: Wanted, gpu: Gpu) -> None:
     """Weights and cache on GPUs, with the largest batch and the longest text."""
     values = literal(capacity.fits_values(wanted, gpu))
-    st.markdown(t(NAME, f"fits_{values['case']}", **values))
+    said = t(NAME, f"fits_{values['case']}", **values)
+    st.markdown(f"{said} {t(NAME, 'fits_past', **values)}" if values.get("length_past") else said)
     if values["case"] == "unknown":
         return
     if values["case"] == "fits":
