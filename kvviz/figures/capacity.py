@@ -134,7 +134,8 @@ def budget(of: Budget, *, words: Words, dark: bool) -> go.Figure:
     """The GPU's memory in one bar: weights, peak activations, other, what is left for K and V, and what is not used."""
     p = palette(dark)
     allowed = of.memory * of.utilisation
-    asked = [("weights", of.weights, p.thrown), ("activations", of.activations, p.scale_2), ("other", of.other, p.line)]
+    colours = {"weights": p.thrown, "within": p.scale_2, "activations": p.scale_2, "other": p.line}
+    asked = [(name, amount, colours[name]) for name, amount in _asked(of)]
     most = max(of.memory, sum(n for _, n, _ in asked)) * 1.2
     figure = frame(
         of,
@@ -163,6 +164,12 @@ def budget(of: Budget, *, words: Words, dark: bool) -> go.Figure:
     return figure
 
 
+def _asked(of: Budget) -> list[tuple[str, float]]:
+    """Word and GiB of what goes before K and V."""
+    peak = [("within", of.activations)] if of.within else [("weights", of.weights), ("activations", of.activations)]
+    return [*peak, ("other", of.other)]
+
+
 def _part(name: str, amount: float, marker: dict, words: Words) -> go.Bar:
     return go.Bar(
         y=[0], x=[amount], orientation="h", name=name, marker=marker, width=0.5,
@@ -174,9 +181,7 @@ def budget_table(of: Budget, *, words: Words) -> dict[str, list]:
     rows = [
         ("memory_row", of.memory),
         ("allowed_row", of.memory * of.utilisation),
-        ("weights", of.weights),
-        ("activations", of.activations),
-        ("other", of.other),
+        *_asked(of),
         ("for_cache", of.room),
     ]
     return {words["part"]: [words[name] for name, _ in rows], "GiB": [round(n, 2) for _, n in rows]}
@@ -185,6 +190,7 @@ def budget_table(of: Budget, *, words: Words) -> dict[str, list]:
 def budget_values(of: Budget) -> dict[str, object]:
     return {
         "case": of.case,
+        "within": of.within,
         "memory": f"{of.memory:,.2f}",
         "percent": f"{100 * of.utilisation:.0f}",
         "allowed": f"{of.memory * of.utilisation:,.2f}",

@@ -197,11 +197,14 @@ def test_tries_put_the_page_in_their_state(opened):
     app.button(key="try-memory-log").click().run()
     shown = text_of(app)
     assert "**3.81 GiB for K and V**" in shown  # E08
+    assert "less 17.06 at the peak, weights included, and 0.35 other" in shown and "0.00 weights" not in shown
     assert "1.56 requests of 20,000 tokens" in shown
     app.button(key="try-memory-long").click().run()
     assert "fewer than one request of 29,000** (0.82 of it). The engine refuses to start" in text_of(app)
     app.button(key="try-memory-nothing").click().run()
-    assert "**−1.40 GiB. There is no memory for cache blocks**" in text_of(app)  # E11
+    shown = text_of(app)
+    assert "**−1.40 GiB. There is no memory for cache blocks**" in shown  # E11
+    assert "less 14.00 weights, 1.50 activations and 0.30 other" in shown
 
 
 def test_the_utilisation_decides_what_is_left(opened):

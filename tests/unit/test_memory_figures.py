@@ -202,6 +202,17 @@ def test_a_budget_from_a_real_log():
     assert long.tokens == pytest.approx(23_648, abs=16) and capacity.budget_values(long)["whole"] == "0.82"
 
 
+def test_a_peak_that_includes_the_weights_is_called_so():
+    """A log gives 17.06 GiB for both: neither the bar nor the table calls them activations, or the weights 0."""
+    log, apart = budget(weights=0.0, activations=17.06), budget()
+    table = capacity.budget_table(log, words=WORDS)
+    found = dict(zip(table["part"], table["GiB"], strict=True))
+    assert found["peak, weights included"] == 17.06
+    assert not {"weights", "peak activations"} & found.keys()
+    assert [t.name for t in capacity.budget(log, **DRAWN).data][:2] == ["peak, weights included", "other"]
+    assert [t.name for t in capacity.budget(apart, **DRAWN).data][:3] == ["weights", "peak activations", "other"]
+
+
 def test_a_budget_s_bar_shows_what_is_reserved_and_no_negative_part():
     fine, short = (capacity.budget(budget(utilisation=u), **DRAWN) for u in (0.9, 0.6))
     assert [t.name for t in fine.data][3:] == ["K", "V", "not the engine's"]

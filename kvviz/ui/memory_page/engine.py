@@ -74,6 +74,7 @@ def engine(wanted: Wanted, gpu: Gpu) -> None:
         wanted.model.token_bytes(wanted.kept), int(longest), int(request), bool(wanted.model.latent),
     )  # fmt: skip
     values = capacity.budget_values(budget) | literal({"name": wanted.model.name, "kept": wanted.kept.name})
+    values["less"] = t(NAME, "less_within" if values["within"] else "less_apart", **values)
     st.markdown(t(NAME, f"engine_{budget.case}", **values))
     asked = max(budget.longest, budget.request)
     if wanted.model.past(asked):
