@@ -175,6 +175,10 @@ def test_a_pasted_config_is_read_and_stays_out_of_the_link(opened):
         (json.dumps(CONFIG | {"num_key_value_heads": 5}), "5 KV heads cannot serve 64"),
         (json.dumps(CONFIG | {"max_position_embeddings": -1}), "max_position_embeddings"),
         (json.dumps({"model_type": "bert", "num_hidden_layers": 12}), "is not a decoder"),
+        (
+            json.dumps({"model_type": "t5", "is_encoder_decoder": True}),
+            "does write token by token, and it keeps K and V",
+        ),
         (json.dumps({"name": "x"}), "does not describe a model"),
         ("hello", "This is not JSON"),
         ("x" * 10 * 2**20, "10,485,760 characters"),
