@@ -13,7 +13,7 @@ from kvviz.figures.sizes import Kept, Words, exact, hatched, kept_bars, sideways
 from kvviz.records.architectures import MOST_BATCH, MOST_POSITIONS
 from kvviz.records.gpus import Gpu
 from kvviz.records.sizes import Budget, Wanted, fit
-from kvviz.theory.memory import decimal, heads_a_gpu, human
+from kvviz.theory.memory import decimal, heads_a_gpu, precise
 
 GIB = 2**30
 
@@ -66,7 +66,7 @@ def fits(wanted: Wanted, *, words: Words, dark: bool, gpus: Sequence[Gpu], chose
         )  # fmt: skip
     for i, f in enumerate(found):
         said = words["free"] if f.fits else words["lacks"]
-        amount = human(abs(f.left - f.cache))
+        amount = precise(abs(f.left - f.cache))
         figure.add_annotation(
             x=1, xref="paper", y=i, xanchor="right", showarrow=False, text=said.format(size=amount),
             font={"color": p.text if f.fits else p.wasted_text, "size": 12}, bgcolor=p.background,
@@ -109,11 +109,11 @@ def fits_values(wanted: Wanted, gpu: Gpu) -> dict[str, object]:
     case = "weights" if found.left < 0 else "fits" if found.fits else "cache"
     return values | {
         "case": case,
-        "weights": human(found.weights),
+        "weights": precise(found.weights),
         "weights_gb": decimal(found.weights),
-        "cache": human(found.cache),
-        "left": human(abs(found.left)),
-        "free": human(abs(found.left - found.cache)),
+        "cache": precise(found.cache),
+        "left": precise(abs(found.left)),
+        "free": precise(abs(found.left - found.cache)),
         "batch": _up_to(found.batch, MOST_BATCH),
         "length": _up_to(found.positions, MOST_POSITIONS),
         "length_past": wanted.model.past(found.positions),
@@ -200,7 +200,7 @@ def budget_values(of: Budget) -> dict[str, object]:
         "room": f"{of.room:,.2f}".replace("-", "−"),
         "lacks": f"{abs(of.room):,.2f}",
         "block": text.count(of.block),
-        "block_bytes": human(of.block * of.token_bytes),
+        "block_bytes": precise(of.block * of.token_bytes),
         "blocks": text.count(of.blocks),
         "tokens": text.count(of.tokens),
         "longest": text.count(of.longest),

@@ -88,7 +88,8 @@ def test_no_torch_is_needed():
         ({"memory_model": "llama-3-70b", "memory_T": "32768"}, "**10.0 GiB** (10,737,418,240 bytes = 10.74 GB)"),
         ({"memory_model": "mistral-7b", "memory_T": "32768"}, "without the window 4.00 GiB"),  # E07
         ({"memory_model": "mistral-7b", "memory_T": "32768"}, "**512 MiB**"),
-        ({"memory_model": "gpt3", "memory_T": "2560"}, "12,079,595,520 bytes"),  # 11.25 GiB
+        ({"memory_model": "gpt3", "memory_T": "2560"}, "**11.25 GiB** (12,079,595,520 bytes"),
+        ({"memory_model": "llama-2-13b", "memory_T": "4096"}, "**3.125 GiB** (3,355,443,200 bytes"),
         ({"memory_model": "gpt3", "memory_T": "2560"}, "2,560 tokens are more than"),
         ({"memory_model": "gpt3", "memory_T": "2560", "memory_B": "8"}, "**90.0 GiB**"),
         ({"memory_model": "gpt2", "memory_kv": "int8"}, "19,584 bytes a token"),  # E18
@@ -127,8 +128,8 @@ def test_lengths_within_the_model_s_own_are_not_marked(opened):
 
 
 def test_precision_of_the_weights_leaves_the_cache_alone(opened):
-    """D14: Llama-3-8B at 8,192 tokens: 14.96 GiB of weights in bf16, 4.5 bits a weight are 4.21 GiB."""
-    for weights, size in (("half", "15.0 GiB"), ("int4", "4.21 GiB")):
+    """D14: Llama-3-8B at 8,192 tokens: 14.96 GiB of weights in bf16, 4.5 bits a weight are 4.207 GiB."""
+    for weights, size in (("half", "14.96 GiB"), ("int4", "4.207 GiB")):
         shown = text_of(opened("memory", memory_T="8192", memory_weights=weights))
         assert f"take {size}" in shown and "the cache in bf16 / fp16 1.00 GiB" in shown
 

@@ -140,7 +140,7 @@ def test_what_does_not_fit_is_hatched_and_said():
     assert beyond.name == "does not fit" and beyond.marker.pattern.shape == "/"
     at = list(beyond.y).index(list(GPUS).index("l4"))
     assert beyond.x[at] == pytest.approx(16_060_522_496 / GIB + 16 - 24)
-    assert "6.96 GiB lacking" in noted(drawn)
+    assert "6.958 GiB lacking" in noted(drawn)  # 14.9575 + 16 − 24
     assert list(GPUS).index("h100") not in beyond.y
     assert capacity.fits_values(big, GPUS["l4"])["case"] == "cache"
     assert capacity.fits_values(LLAMA, GPUS["l4"])["case"] == "fits"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvviz.theory import capacity
-from kvviz.theory.memory import decimal, heads_a_gpu, kv_bytes, packed_bytes, stored, working_bytes
+from kvviz.theory.memory import decimal, heads_a_gpu, kv_bytes, packed_bytes, precise, stored, working_bytes
 
 GIB = 2**30
 
@@ -125,3 +125,14 @@ def test_decimals_lose_no_block():
 def test_the_floor_of_a_decode_pass():
     """An H100 (3.35 TB/s) reads 16.75 GB in 5 ms."""
     assert capacity.read_ms(16_000_000_000, 750_000_000, 3.35e12) == pytest.approx(5.0)
+
+
+def test_a_fourth_digit_where_three_are_not_exact():
+    """GPT-3 at 2,560 tokens: 2 · 96 · 96 · 128 · 2,560 · 2 bytes = 11.25 GiB; Llama-2-13B at 4,096: 2 · 40 · 40 · 128
+    · 4,096 · 2 = 3.125 GiB. Three digits would read 11.2 and 3.12."""
+    assert precise(2 * 96 * 96 * 128 * 2_560 * 2) == "11.25 GiB"
+    assert precise(2 * 40 * 40 * 128 * 4_096 * 2) == "3.125 GiB"
+    assert [precise(n) for n in (GIB, 90 * GIB, GIB // 2, 100)] == ["1.00 GiB", "90.0 GiB", "512 MiB", "100 bytes"]
+    assert precise(16_060_522_496) == "14.96 GiB"  # 14.9575…
+    assert precise(GIB - 2**20 // 2) == "1,024 MiB"  # 1,023.5: a fifth digit would be one too many
+    assert precise(123 * GIB + GIB // 2) == "123.5 GiB"
