@@ -31,6 +31,12 @@ def heads_a_gpu(kv_heads: int, gpus: int) -> int:
     return max(1, -(-kv_heads // gpus))
 
 
+def split_evenly(heads: int, kv_heads: int, gpus: int) -> bool:
+    """Whether serving engines take that number under tensor parallelism: it divides the query heads, and the KV heads
+    too, or each KV head is held by equally many GPUs."""
+    return heads % gpus == 0 and (kv_heads % gpus == 0 or gpus % kv_heads == 0)
+
+
 def working_bytes(rows: int, positions: int, heads: int, head_dim: int, width: int, vocab: int, size: int) -> int:
     """Bytes of one layer's largest arrays in a pass and of the last row's logits, with values of `size` bytes.
 

@@ -99,11 +99,18 @@ def test_no_torch_is_needed():
         ({"memory_model": "run"}, "6,144 bytes a token"),  # 12,288 in float32
         ({"memory_model": "own", "memory_L": "2", "memory_H": "4", "memory_Hkv": "4", "memory_D": "8"}, "256 bytes a"),
         ({"memory_model": "own", "memory_H": "0"}, "It has to be a whole number that somebody can mean: at least 1"),
+        ({"memory_model": "own", "memory_H": "0"}, "` Query heads (H) ` reads ` 0 `."),
+        ({"memory_model": "own", "memory_Hkv": "0"}, "` KV heads (Hkv) ` reads ` 0 `."),
+        ({"memory_T": "1"}, "131,072 bytes a token. 1 token, batch 1: **128 KiB**"),
+        ({"memory_T": "1"}, "128 KiB for 1 token, 256 KiB for twice as many"),
+        ({"memory_block": "1", "memory_longest": "1"}, "A block of 1 token of"),
+        ({"memory_model": "own", "memory_Hkv": "1"}, "2 · 32 layers · 1 KV head · 128"),
         ({"memory_model": "own", "memory_Hkv": "5"}, "5 KV heads cannot serve 32 query heads evenly"),
         ({"memory_by": "batch", "memory_B": "4", "memory_T": "8192"}, "A batch of 4 at 8,192 tokens takes 4.00 GiB"),
         ({"memory_model": "llama-3-70b", "memory_gpus": "16"}, "fewer than 16 GPUs"),
         ({"memory_model": "deepseek-v2", "memory_gpus": "8"}, "each of the 8 GPUs holds all of it"),
         ({"memory_model": "llama-3-70b", "memory_gpus": "2"}, "each of the 2 GPUs holds 4 of the 8 KV heads"),
+        ({"memory_gpus": "3"}, "32 query heads and 8 KV heads cannot be shared out evenly among 3 GPUs"),
         ({"memory_model": "llama-3-70b"}, "**No cache fits.**"),
         # (16,060,522,496 + 80 · 131,072) bytes at 3.35 TB/s
         ({}, "takes at least 4.80 ms"),
@@ -205,7 +212,7 @@ def test_tries_put_the_page_in_their_state(opened):
     assert "less 17.06 at the peak, weights included, and 0.35 other" in shown and "0.00 weights" not in shown
     assert "1.56 requests of 20,000 tokens" in shown
     app.button(key="try-memory-long").click().run()
-    assert "fewer than one request of 29,000** (0.82 of it). The engine refuses to start" in text_of(app)
+    assert "fewer than one request of 29,000 tokens** (0.82 of it). The engine refuses to start" in text_of(app)
     app.button(key="try-memory-nothing").click().run()
     shown = text_of(app)
     assert "**−1.40 GiB. There is no memory for cache blocks**" in shown  # E11
@@ -219,6 +226,18 @@ def test_the_utilisation_decides_what_is_left(opened):
         app = opened("memory", memory_percent=percent, **fields)
         assert f"**{left} GiB for K and V**" in text_of(app)
     assert "reserved in advance, not used" in text_of(app)
+
+
+@pytest.mark.parametrize(
+    ("language", "tokens", "total"),
+    [("en", "From 1 to 10,000,000.", "From 0.0 to 100,000.0."), ("zh", "1 到 10,000,000。", "0.0 到 100,000.0。")],
+)
+def test_the_help_of_a_number_says_its_limits(opened, language, tokens, total):
+    """The browser puts a number outside them back without a word."""
+    found = {n.key: n.help for n in opened("memory", lang=language).number_input}
+    assert found["memory_T"] == tokens and found["memory_total"].endswith(total)
+    assert found["memory_total"] != total  # what it says of a field left empty stays
+    assert all(any(c.isdigit() for c in said) for name, said in found.items() if name.startswith("memory_"))
 
 
 @pytest.mark.parametrize("language", lessons.LANGUAGES)
