@@ -32,10 +32,13 @@ from kvviz.records import Run
 from kvviz.records.ladder import VALUE_BYTES, Ladder, Reads
 from kvviz.records.ladder_file import MOST_REPEATS, to_json, to_markdown
 from kvviz.records.race import Spread
+from kvviz.refusal import Refusal
 
 PROMPT = "Once upon a time there was an old man who lived in a little house by the wood with his wife and a cat. "
 CAPTURE_LIMIT, RUN_LIMIT = 1.2, 1.05
 JOBS = ("capture", "run", "token", "race", "figures", "ladder", "reads")
+BOTH = ("story", "small")
+MEASURED = {"capture": BOTH, "run": BOTH[1:], "token": BOTH, "race": BOTH, "figures": BOTH[:1]}  # others: as asked for
 CACHED = tuple(_ladder.Way(*rung) for rung in _ladder.RUNGS if rung[0] != "none")  # the others take minutes a round
 ROUNDS = 7
 LADDER_ROUNDS = 5
@@ -91,23 +94,26 @@ def _lane(text: str) -> _ladder.Way:
 
 def run(chosen: argparse.Namespace) -> int:
     """Prints a table; exit status 0 also when a target is missed: a busy machine is not a fault."""
+    for file in (chosen.json, chosen.markdown):
+        if file and not Path(file).parent.is_dir():  # not after minutes of work
+            raise Refusal("folder_missing", path=str(Path(file).parent))
     wanted = set(chosen.only or JOBS)
     rounds = 5 if chosen.quick else ROUNDS
-    where = {"device": chosen.device, "dtype": chosen.dtype}
-    story, small = load("story-gpt2", **where), random_gpt2_small(**where)
-    dtype = story.facts.dtype
-    found: dict[str, object] = {"machine": asdict(story.machine), "dtype": dtype, "rounds": rounds}
-    m = story.machine
+    models = _models(chosen, wanted)
+    m, dtype = next((each.machine, each.facts.dtype) for each in models.values())
+    own = {"capture_rounds": rounds} if wanted & {"capture", "run", "token"} else {}
+    found: dict[str, object] = {"machine": asdict(m), "dtype": dtype, **own}
     print(f"{m.device_name} (device {m.device}, dtype {dtype}), {m.threads} threads, {m.system}")
-    print(f"Python {m.python}, torch {m.torch}, transformers {m.transformers}; GPT-2 small's size: random weights\n")
+    print(f"Python {m.python}, torch {m.torch}, transformers {m.transformers}")
+    print("; ".join(each.facts.name for each in models.values()) + "\n")
     for name, job in (
-        ("capture", lambda: [capture(model, rounds) for model in (small, story)]),
-        ("run", lambda: [whole_run(small, rounds)]),
-        ("token", lambda: [new_token(model, rounds) for model in (story, small)]),
-        ("race", lambda: races(story, small, quick=chosen.quick)),
-        ("figures", lambda: figures(story)),
-        ("ladder", lambda: ladder(load(chosen.model, **where) if chosen.model else small, chosen)),
-        ("reads", lambda: reads(load(chosen.model, **where) if chosen.model else small, chosen)),
+        ("capture", lambda: [capture(models[each], rounds) for each in reversed(BOTH)]),
+        ("run", lambda: [whole_run(models["small"], rounds)]),
+        ("token", lambda: [new_token(models[each], rounds) for each in BOTH]),
+        ("race", lambda: races(models["story"], models["small"], quick=chosen.quick)),
+        ("figures", lambda: figures(models["story"])),
+        ("ladder", lambda: ladder(models.get("asked") or models["small"], chosen)),
+        ("reads", lambda: reads(models.get("asked") or models["small"], chosen)),
     ):
         if name in wanted:
             found[name] = job()
@@ -115,6 +121,18 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.json:
         Path(chosen.json).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     return 0
+
+
+def _models(chosen: argparse.Namespace, wanted: set[str]) -> dict[str, LoadedModel]:
+    """Those that the wanted jobs measure, and no other."""
+    where = {"device": chosen.device, "dtype": chosen.dtype}
+    loading = {
+        "story": lambda: load("story-gpt2", **where),
+        "small": lambda: random_gpt2_small(**where),
+        "asked": lambda: load(chosen.model, **where),
+    }
+    used = {name for job in wanted for name in MEASURED.get(job, ["asked" if chosen.model else "small"])}
+    return {name: begin() for name, begin in loading.items() if name in used}
 
 
 def interleaved(rounds: int, tasks: dict[str, Callable[[], float]]) -> dict[str, np.ndarray]:
@@ -315,7 +333,8 @@ def ladder(model: LoadedModel, chosen: argparse.Namespace) -> dict:
     _show("generate: a later token", _ms(Spread.of(found.generate)))
     if any(rung.cache != "none" and rung.dtype == model.facts.dtype for rung in found.rungs):
         _show(f"fastest ({found.fastest.name}) / generate", _target(found.to_generate, RUN_LIMIT))
-    _show("concatenation copies, by the formula", f"{found.copied:,} bytes; the passes write {found.written:,}")
+    if any(rung.cache == "concatenated" for rung in found.rungs):
+        _show("concatenation copies, by the formula", f"{found.copied:,} bytes; the passes write {found.written:,}")
     _show("tokens", "equal in all lanes" if found.same.all() else "NOT equal in all lanes")
     if chosen.markdown:
         Path(chosen.markdown).write_text(to_markdown(found), encoding="utf-8")

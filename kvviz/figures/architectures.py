@@ -12,7 +12,7 @@ from kvviz.figures.palette import palette
 from kvviz.figures.sizes import Kept, Words, exact, hatched, kept_bars, sideways, unit_of, wanted_values
 from kvviz.records.architectures import Architecture
 from kvviz.records.sizes import Wanted
-from kvviz.theory.memory import human
+from kvviz.theory.memory import precise
 
 # One length on many models
 
@@ -47,8 +47,8 @@ def carried(wanted: Wanted, *, words: Words, dark: bool, models: Sequence[Archit
     for i, (m, n) in enumerate(rows):
         own = m.name == wanted.model.name
         figure.add_annotation(
-            x=n / size, y=i, text=f"<b>{human(n)}</b>" if own else human(n), xanchor="left", xshift=5, showarrow=False,
-            font={"color": p.text, "size": 12},
+            x=n / size, y=i, text=f"<b>{precise(n)}</b>" if own else precise(n), xanchor="left", xshift=5,
+            showarrow=False, font={"color": p.text, "size": 12},
         )  # fmt: skip
     return figure
 
@@ -76,9 +76,9 @@ def carried_values(wanted: Wanted, models: Sequence[Architecture]) -> dict[str, 
     return wanted_values(wanted) | {
         "count": text.count(len(rows)),
         "least": rows[0][0].name,
-        "least_bytes": human(rows[0][1]),
+        "least_bytes": precise(rows[0][1]),
         "most": rows[-1][0].name,
-        "most_bytes": human(rows[-1][1]),
+        "most_bytes": precise(rows[-1][1]),
         "times": text.count(round(rows[-1][1] / rows[0][1])),
     }
 
@@ -120,7 +120,7 @@ def kinds(wanted: Wanted, *, words: Words, dark: bool) -> go.Figure:
     bars = [Kept(i, n / size, bool(m.latent), exact(n), own=own) for i, (_, m, n, own) in enumerate(rows)]
     figure.add_traces(kept_bars(p, words, bars))
     for i, (_, _, n, own) in enumerate(rows):
-        said = f"<b>{human(n)}</b>   {words['as_is']}" if own else human(n)
+        said = f"<b>{precise(n)}</b>   {words['as_is']}" if own else precise(n)
         figure.add_annotation(
             x=n / size, y=i, text=said, xanchor="left", xshift=6, showarrow=False, font={"color": p.text, "size": 13}
         )
@@ -150,7 +150,7 @@ def kinds_values(wanted: Wanted) -> dict[str, object]:
     full = found["mha"].values
     return wanted_values(wanted) | {
         "own": own.upper(),
-        "mha": human(found["mha"].cache_bytes(wanted.positions, wanted.kept, wanted.batch)),
+        "mha": precise(found["mha"].cache_bytes(wanted.positions, wanted.kept, wanted.batch)),
         "times": f"{full / wanted.model.values:.3g}",
         "mla_times": f"{full / found['mla'].values:.3g}",
         "mqa_times": text.count(wanted.model.heads),

@@ -13,7 +13,7 @@ from kvviz.figures.sizes import Kept, Words, exact, hatched, kept_bars, sideways
 from kvviz.records.architectures import MOST_BATCH, MOST_POSITIONS
 from kvviz.records.gpus import Gpu
 from kvviz.records.sizes import Budget, Wanted, fit
-from kvviz.theory.memory import decimal, heads_a_gpu, human
+from kvviz.theory.memory import decimal, heads_a_gpu, precise
 
 GIB = 2**30
 
@@ -66,7 +66,7 @@ def fits(wanted: Wanted, *, words: Words, dark: bool, gpus: Sequence[Gpu], chose
         )  # fmt: skip
     for i, f in enumerate(found):
         said = words["free"] if f.fits else words["lacks"]
-        amount = human(abs(f.left - f.cache))
+        amount = precise(abs(f.left - f.cache))
         figure.add_annotation(
             x=1, xref="paper", y=i, xanchor="right", showarrow=False, text=said.format(size=amount),
             font={"color": p.text if f.fits else p.wasted_text, "size": 12}, bgcolor=p.background,
@@ -87,6 +87,7 @@ def fits_table(wanted: Wanted, *, words: Words, gpus: Sequence[Gpu], chosen: Gpu
         words["cache_bytes"]: [f.cache for f in rows],
         words["largest_batch"]: [f.batch for f in rows],
         words["largest_length"]: [f.positions for f in rows],
+        words["past_column"]: [words["yes"] if wanted.model.past(f.positions) else "" for f in rows],
         words["read"]: [None if f.read_ms is None else round(f.read_ms, 2) for f in rows],
         words["announced"]: [f.gpu.announced for f in rows],
         words["source"]: [f"{f.gpu.source.url} ({f.gpu.source.what})" for f in rows],
@@ -108,13 +109,14 @@ def fits_values(wanted: Wanted, gpu: Gpu) -> dict[str, object]:
     case = "weights" if found.left < 0 else "fits" if found.fits else "cache"
     return values | {
         "case": case,
-        "weights": human(found.weights),
+        "weights": precise(found.weights),
         "weights_gb": decimal(found.weights),
-        "cache": human(found.cache),
-        "left": human(abs(found.left)),
-        "free": human(abs(found.left - found.cache)),
+        "cache": precise(found.cache),
+        "left": precise(abs(found.left)),
+        "free": precise(abs(found.left - found.cache)),
         "batch": _up_to(found.batch, MOST_BATCH),
         "length": _up_to(found.positions, MOST_POSITIONS),
+        "length_past": wanted.model.past(found.positions),
         "experts": found.read_ms is None,
         "read": "n/a" if found.read_ms is None else f"{text.milliseconds(found.read_ms)} ms",
     }
@@ -132,7 +134,8 @@ def budget(of: Budget, *, words: Words, dark: bool) -> go.Figure:
     """The GPU's memory in one bar: weights, peak activations, other, what is left for K and V, and what is not used."""
     p = palette(dark)
     allowed = of.memory * of.utilisation
-    asked = [("weights", of.weights, p.thrown), ("activations", of.activations, p.scale_2), ("other", of.other, p.line)]
+    colours = {"weights": p.thrown, "within": p.scale_2, "activations": p.scale_2, "other": p.line}
+    asked = [(name, amount, colours[name]) for name, amount in _asked(of)]
     most = max(of.memory, sum(n for _, n, _ in asked)) * 1.2
     figure = frame(
         of,
@@ -161,6 +164,12 @@ def budget(of: Budget, *, words: Words, dark: bool) -> go.Figure:
     return figure
 
 
+def _asked(of: Budget) -> list[tuple[str, float]]:
+    """Word and GiB of what goes before K and V."""
+    peak = [("within", of.activations)] if of.within else [("weights", of.weights), ("activations", of.activations)]
+    return [*peak, ("other", of.other)]
+
+
 def _part(name: str, amount: float, marker: dict, words: Words) -> go.Bar:
     return go.Bar(
         y=[0], x=[amount], orientation="h", name=name, marker=marker, width=0.5,
@@ -172,9 +181,7 @@ def budget_table(of: Budget, *, words: Words) -> dict[str, list]:
     rows = [
         ("memory_row", of.memory),
         ("allowed_row", of.memory * of.utilisation),
-        ("weights", of.weights),
-        ("activations", of.activations),
-        ("other", of.other),
+        *_asked(of),
         ("for_cache", of.room),
     ]
     return {words["part"]: [words[name] for name, _ in rows], "GiB": [round(n, 2) for _, n in rows]}
@@ -183,6 +190,7 @@ def budget_table(of: Budget, *, words: Words) -> dict[str, list]:
 def budget_values(of: Budget) -> dict[str, object]:
     return {
         "case": of.case,
+        "within": of.within,
         "memory": f"{of.memory:,.2f}",
         "percent": f"{100 * of.utilisation:.0f}",
         "allowed": f"{of.memory * of.utilisation:,.2f}",
@@ -192,7 +200,7 @@ def budget_values(of: Budget) -> dict[str, object]:
         "room": f"{of.room:,.2f}".replace("-", "−"),
         "lacks": f"{abs(of.room):,.2f}",
         "block": text.count(of.block),
-        "block_bytes": human(of.block * of.token_bytes),
+        "block_bytes": precise(of.block * of.token_bytes),
         "blocks": text.count(of.blocks),
         "tokens": text.count(of.tokens),
         "longest": text.count(of.longest),

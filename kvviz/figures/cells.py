@@ -12,6 +12,8 @@ from kvviz.figures.frame import MONO
 from kvviz.figures.palette import INK_CHANGES, Palette
 from kvviz.records import Run
 
+CHARACTER = 6.6  # pixels of one in a number of 11 pixels, MONO
+
 
 def outlines(
     stretches: Iterable[tuple[int, int, int]], half: float = 0.5
@@ -83,21 +85,39 @@ def _hidden(P: int, T: int, window: int) -> tuple[Sequence, Sequence]:
     return (x, y) if x == [None] else (np.array(x, dtype=np.float32), np.array(y, dtype=np.float32))
 
 
-def cell_numbers(z: np.ndarray, weights: bool | None, p: Palette) -> go.Scatter:
-    """Each number inside its cell. `weights`: shares, dark cells from INK_CHANGES on; None: shares in the last row."""
-    rows, columns = np.where(~np.isnan(z))
-    values = z[rows, columns]
-    shares = np.full(len(values), bool(weights)) if weights is not None else rows == len(z) - 1
+def cell_numbers(z: np.ndarray, weights: bool | None, p: Palette, cell: float) -> go.Scatter:
+    """Each number inside its cell, `cell` pixels wide. `weights`: shares, dark cells from INK_CHANGES on; None: shares
+    in the last row, and each row as exact as it has room for by itself. Nothing is written where it would run out."""
+    shares = np.full(len(z), bool(weights)) if weights is not None else np.arange(len(z)) == len(z) - 1
+    most = int((cell - 1) / CHARACTER)
+    x, y, texts, inks = [], [], [], []
+    for rows in [slice(None)] if weights is not None else [slice(i, i + 1) for i in range(len(z))]:
+        at, columns = np.where(~np.isnan(z[rows]))
+        values, share = z[rows][at, columns].tolist(), bool(shares[rows][0])
+        if said := _said(values, share, most):
+            x += columns.tolist()
+            y += (at + (rows.start or 0)).tolist()
+            texts += said
+            inks += [p.on_high if share and v >= INK_CHANGES else p.on_low for v in values]
     return go.Scatter(
-        x=columns,
-        y=rows,
+        x=x,
+        y=y,
         mode="text",
-        text=[f"{v:.2f}".removeprefix("0") if s else f"{v:.1f}" for v, s in zip(values, shares, strict=True)],
-        textfont={
-            "family": MONO,
-            "size": 11,
-            "color": [p.on_high if s and v >= INK_CHANGES else p.on_low for v, s in zip(values, shares, strict=True)],
-        },
+        text=texts,
+        textfont={"family": MONO, "size": 11, "color": inks},
         hoverinfo="skip",
         showlegend=False,
     )
+
+
+def _said(values: Sequence[float], share: bool, most: int) -> list[str]:
+    """Numbers with the same decimals, at most `most` characters each, none from 100 on; empty where they can't be."""
+    if share:
+        texts = [f"{v:.2f}".removeprefix("0")[: max(3, most)] for v in values]  # 1.00 may read 1.0
+        return texts if most >= 3 else []
+    large = any(abs(v) >= 99.95 for v in values)
+    for decimals in (0,) if large else (1, 0):
+        texts = [f"{round(v, decimals) + 0.0:.{decimals}f}" for v in values]  # no -0
+        if all(len(each) <= most for each in texts):
+            return texts
+    return []

@@ -12,7 +12,7 @@ from kvviz.figures.frame import between, frame
 from kvviz.figures.palette import Palette, palette
 from kvviz.records.architectures import FORMATS
 from kvviz.records.sizes import Held, Wanted
-from kvviz.theory.memory import decimal, human
+from kvviz.theory.memory import decimal, precise
 
 UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
 BATCHES = (1, 2, 4, 8, 16)
@@ -28,7 +28,7 @@ def unit_of(n: float) -> tuple[str, int]:
 
 def exact(n: int) -> str:
     """1.00 GiB · 1,073,741,824 bytes"""
-    return f"{human(n)} · {n:,} bytes" if n >= 1024 else human(n)
+    return f"{precise(n)} · {n:,} bytes" if n >= 1024 else precise(n)
 
 
 def sideways(p: Palette, names: Sequence[str], *, size: int = 14) -> dict:
@@ -149,9 +149,9 @@ def parts(held: Held, *, words: Words, dark: bool) -> go.Figure:
         )
     )
     for i, (_, n, f) in enumerate(rows):
-        more = f"   ({words['full_is'].format(size=human(f))})" if f else ""
+        more = f"   ({words['full_is'].format(size=precise(f))})" if f else ""
         figure.add_annotation(
-            x=max(n, f or 0) / size, y=i, text=f"<b>{human(n)}</b>{more}", xanchor="left", xshift=6, showarrow=False,
+            x=max(n, f or 0) / size, y=i, text=f"<b>{precise(n)}</b>{more}", xanchor="left", xshift=6, showarrow=False,
             font={"color": p.text, "size": 14},
         )  # fmt: skip
     return figure
@@ -189,15 +189,15 @@ def parts_values(held: Held) -> dict[str, object]:
         "formula": text.count(held.formula),
         "counted": text.count(held.counted),
         "tensors": text.count(held.tensors),
-        "human": human(held.counted),
+        "human": precise(held.counted),
         "token": text.count(held.at(1)),
-        "weights": human(held.weights),
-        "working": human(held.working),
+        "weights": precise(held.weights),
+        "working": precise(held.working),
         "working_bytes": text.count(held.working),
         "rows": text.count(held.working_rows),
         "share": f"{100 * held.counted / whole:.1f} %",
         "trained": text.count(m.trained),
-        "full": human(held.at(m.trained or held.positions)),
+        "full": precise(held.at(m.trained or held.positions)),
     }
 
 
@@ -328,13 +328,13 @@ def wanted_values(wanted: Wanted) -> dict[str, object]:
         "values": text.count(m.values),
         "token": text.count(m.token_bytes(wanted.kept)),
         "bytes": text.count(wanted.cache),
-        "human": human(wanted.cache),
+        "human": precise(wanted.cache),
         "gb": decimal(wanted.cache),
-        "double": human(m.cache_bytes(2 * wanted.positions, wanted.kept, wanted.batch)),
+        "double": precise(m.cache_bytes(2 * wanted.positions, wanted.kept, wanted.batch)),
         "trained": text.count(m.trained),
         "window": text.count(m.window),
         "windowed": text.count(m.windowed),
-        "without": human(m.cache_bytes(wanted.positions, wanted.kept, wanted.batch, windows=False)),
-        "tail": human(m.cache_bytes(wanted.positions, FORMATS["int4"], wanted.batch, tail=128)),
+        "without": precise(m.cache_bytes(wanted.positions, wanted.kept, wanted.batch, windows=False)),
+        "tail": precise(m.cache_bytes(wanted.positions, FORMATS["int4"], wanted.batch, tail=128)),
         "parameters": "n/a" if m.parameters is None else text.count(m.parameters),
     }

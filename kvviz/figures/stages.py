@@ -22,6 +22,7 @@ from kvviz.records import Run
 Stage = Literal["scores", "scaled", "masked", "softmax", "values"]
 STAGES: tuple[Stage, ...] = ("scores", "scaled", "masked", "softmax", "values")
 SIDE, MARGINS = 316, {"l": 108, "r": 84, "t": 36, "b": 108}
+ROW = 300  # pixels that one query's keys and their sum have, side by side, at 1440 × 900
 TICKS = 22  # tokens named along a side: 14 pixels each
 TABLE_ROWS, TABLE_COLUMNS = 48, 64  # newest queries and keys in the table
 
@@ -100,7 +101,7 @@ def stage(run: Run, step: int, layer: int, head_: int, name: Stage, *, words: Ma
     figure.add_trace(staircase(run, T if name in ("masked", "softmax") else 0, layer, p, words))
     figure.add_trace(_heatmap(run, z, name, block if name != "values" else 1, dark, words))
     if T <= WRITTEN and columns <= WRITTEN:
-        figure.add_trace(cell_numbers(z, name == "softmax", p))
+        figure.add_trace(cell_numbers(z, name == "softmax", p, SIDE / columns))
     return figure
 
 
@@ -248,9 +249,9 @@ def row_stages(run: Run, step: int, layer: int, head_: int, query: int, *, words
             **colours(both, "values", dark),
         )
     )
-    if T <= 2 * WRITTEN:
+    if T <= WRITTEN:
         stack = np.stack([getattr(arrays, name)[query] for name in rows])
-        figure.add_trace(cell_numbers(stack, None, p))
+        figure.add_trace(cell_numbers(stack, None, p, ROW / (T + 2)))
     edge = {"type": "rect", "xref": "x", "fillcolor": "rgba(0,0,0,0)", "line": {"color": p.text, "width": 2}}
     figure.add_shape(x0=T + 0.5, x1=T + 1.5, y0=-0.5, y1=D - 0.5, yref="y2", **edge)
     return figure

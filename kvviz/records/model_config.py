@@ -21,8 +21,9 @@ _EXPERTS = ("num_local_experts", "n_routed_experts", "num_experts", "num_experts
 _DECODERS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 _ENCODERS = {
     *("bert", "roberta", "distilbert", "electra", "albert", "deberta", "deberta-v2", "xlm-roberta", "camembert"),
-    *("mpnet", "modernbert", "vit", "clip", "siglip", "t5", "mt5", "bart", "mbart", "whisper", "longformer"),
+    *("mpnet", "modernbert", "vit", "clip", "siglip", "longformer"),
 }
+_TWO_PARTS = {"t5", "mt5", "umt5", "longt5", "bart", "mbart", "pegasus", "marian", "m2m_100", "led", "whisper"}
 _OTHER_STATE = {"mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm", "recurrent_gemma", "jamba", "bamba", "zamba"}
 _GATED = {
     "llama",
@@ -44,8 +45,8 @@ _LOCAL = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6}  # every n-th layer is glo
 def read(text: str) -> Architecture:
     """The architecture that a config.json describes. Raises Refusal:
 
-    "config_long", "config_not_json", "config_shape", "config_encoder", "config_state", "config_missing",
-    "config_layer_kind", "config_head_size", and those of `architectures.checked`.
+    "config_long", "config_not_json", "config_shape", "config_encoder", "config_two_parts", "config_state",
+    "config_missing", "config_layer_kind", "config_head_size", and those of `architectures.checked`.
     """
     if len(text) > MOST_CHARACTERS:
         raise Refusal("config_long", characters=len(text), most=MOST_CHARACTERS)
@@ -102,8 +103,13 @@ def _check_kind(whole: Mapping[str, Any], config: Mapping[str, Any], kind: str) 
     classes = whole.get("architectures") or config.get("architectures") or []
     names = [c for c in classes if isinstance(c, str)] if isinstance(classes, list) else []
     decodes = any(n.endswith(_DECODERS) for n in names) if names else kind not in _ENCODERS
-    if whole.get("is_encoder_decoder") or not decodes:
-        raise Refusal("config_encoder", kind=(names[0] if names else kind)[:NAME])
+    called = (names[0] if names else kind)[:NAME]
+    both = whole.get("is_encoder_decoder")
+    halves = ("EncoderModel",) if both else ("EncoderModel", "ForCausalLM")
+    if (both or kind in _TWO_PARTS) and not any(n.endswith(halves) for n in names):
+        raise Refusal("config_two_parts", kind=called)
+    if not decodes:
+        raise Refusal("config_encoder", kind=called)
     if kind in _OTHER_STATE:
         raise Refusal("config_state", kind=kind[:NAME])
     if not any(k in config for k in (*_LAYERS, *_HEADS)):

@@ -139,7 +139,7 @@ class Budget:
     memory: float
     utilisation: float
     weights: float
-    activations: float  # peak of the first, largest pass
+    activations: float  # peak of the first, largest pass; with weights 0 they are within it
     other: float
     block: int  # tokens
     token_bytes: int
@@ -151,6 +151,11 @@ class Budget:
     def room(self) -> float:
         """GiB for K and V. Negative: the engine can't start."""
         return capacity.left_for_cache(self.memory, self.utilisation, self.weights, self.activations, self.other)
+
+    @property
+    def within(self) -> bool:
+        """The weights are not given apart: the peak includes them, as in some engines' logs."""
+        return self.weights == 0
 
     @cached_property
     def blocks(self) -> int:

@@ -31,6 +31,12 @@ def heads_a_gpu(kv_heads: int, gpus: int) -> int:
     return max(1, -(-kv_heads // gpus))
 
 
+def split_evenly(heads: int, kv_heads: int, gpus: int) -> bool:
+    """Whether serving engines take that number under tensor parallelism: it divides the query heads, and the KV heads
+    too, or each KV head is held by equally many GPUs."""
+    return heads % gpus == 0 and (kv_heads % gpus == 0 or gpus % kv_heads == 0)
+
+
 def working_bytes(rows: int, positions: int, heads: int, head_dim: int, width: int, vocab: int, size: int) -> int:
     """Bytes of one layer's largest arrays in a pass and of the last row's logits, with values of `size` bytes.
 
@@ -57,15 +63,32 @@ def human(n: int | None) -> str:
     """Bytes in binary units, three significant digits: 1.69 MiB, 1.00 GiB. Below 1 KiB: `n bytes`. None: `n/a`."""
     if n is None:
         return "n/a"
+    value, unit = _binary(n)
+    return f"{n:,} bytes" if unit == "bytes" else f"{value:,.{_decimals(value)}f} {unit}"
+
+
+def precise(n: int) -> str:
+    """As `human`, with a fourth digit where three are not exact: 11.25 GiB, 3.125 GiB, but 1.00 GiB."""
+    value, unit = _binary(n)
+    digits = _decimals(value)
+    if unit == "bytes" or value >= 1000 or (value * 10**digits).is_integer():
+        return human(n)
+    return f"{value:,.{digits + 1}f} {unit}"
+
+
+def _binary(n: int) -> tuple[float, str]:
+    """A number of bytes in the largest binary unit that it reaches."""
     value, unit = float(n), "bytes"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:
             break
         value, unit = value / 1024, larger
-    if unit == "bytes":
-        return f"{n:,} bytes"
-    digits = 2 if value < 10 else 1 if value < 100 else 0
-    return f"{value:,.{digits}f} {unit}"
+    return value, unit
+
+
+def _decimals(value: float) -> int:
+    """Decimals that make three significant digits."""
+    return 2 if value < 10 else 1 if value < 100 else 0
 
 
 def written_after_prefill(N: int, token_bytes: int) -> int:

@@ -88,7 +88,8 @@ def test_no_torch_is_needed():
         ({"memory_model": "llama-3-70b", "memory_T": "32768"}, "**10.0 GiB** (10,737,418,240 bytes = 10.74 GB)"),
         ({"memory_model": "mistral-7b", "memory_T": "32768"}, "without the window 4.00 GiB"),  # E07
         ({"memory_model": "mistral-7b", "memory_T": "32768"}, "**512 MiB**"),
-        ({"memory_model": "gpt3", "memory_T": "2560"}, "12,079,595,520 bytes"),  # 11.25 GiB
+        ({"memory_model": "gpt3", "memory_T": "2560"}, "**11.25 GiB** (12,079,595,520 bytes"),
+        ({"memory_model": "llama-2-13b", "memory_T": "4096"}, "**3.125 GiB** (3,355,443,200 bytes"),
         ({"memory_model": "gpt3", "memory_T": "2560"}, "2,560 tokens are more than"),
         ({"memory_model": "gpt3", "memory_T": "2560", "memory_B": "8"}, "**90.0 GiB**"),
         ({"memory_model": "gpt2", "memory_kv": "int8"}, "19,584 bytes a token"),  # E18
@@ -98,14 +99,23 @@ def test_no_torch_is_needed():
         ({"memory_model": "run"}, "6,144 bytes a token"),  # 12,288 in float32
         ({"memory_model": "own", "memory_L": "2", "memory_H": "4", "memory_Hkv": "4", "memory_D": "8"}, "256 bytes a"),
         ({"memory_model": "own", "memory_H": "0"}, "It has to be a whole number that somebody can mean: at least 1"),
+        ({"memory_model": "own", "memory_H": "0"}, "` Query heads (H) ` reads ` 0 `."),
+        ({"memory_model": "own", "memory_Hkv": "0"}, "` KV heads (Hkv) ` reads ` 0 `."),
+        ({"memory_T": "1"}, "131,072 bytes a token. 1 token, batch 1: **128 KiB**"),
+        ({"memory_T": "1"}, "128 KiB for 1 token, 256 KiB for twice as many"),
+        ({"memory_block": "1", "memory_longest": "1"}, "A block of 1 token of"),
+        ({"memory_model": "own", "memory_Hkv": "1"}, "2 · 32 layers · 1 KV head · 128"),
         ({"memory_model": "own", "memory_Hkv": "5"}, "5 KV heads cannot serve 32 query heads evenly"),
         ({"memory_by": "batch", "memory_B": "4", "memory_T": "8192"}, "A batch of 4 at 8,192 tokens takes 4.00 GiB"),
         ({"memory_model": "llama-3-70b", "memory_gpus": "16"}, "fewer than 16 GPUs"),
         ({"memory_model": "deepseek-v2", "memory_gpus": "8"}, "each of the 8 GPUs holds all of it"),
         ({"memory_model": "llama-3-70b", "memory_gpus": "2"}, "each of the 2 GPUs holds 4 of the 8 KV heads"),
+        ({"memory_gpus": "3"}, "32 query heads and 8 KV heads cannot be shared out evenly among 3 GPUs"),
         ({"memory_model": "llama-3-70b"}, "**No cache fits.**"),
         # (16,060,522,496 + 80 · 131,072) bytes at 3.35 TB/s
         ({}, "takes at least 4.80 ms"),
+        ({}, "532,827 tokens are what the memory has room for; ` Llama-3-8B ` was made for 8,192."),
+        ({"memory_longest": "8193"}, "A request of 8,193 tokens is longer than ` Llama-3-8B ` was made for (8,192)"),
         ({"memory_model": "mixtral-8x7b", "memory_gpu": "h200"}, "reads some of its experts only"),
     ],
 )
@@ -117,9 +127,16 @@ def test_a_link_puts_the_page_in_its_state(opened, query, said):
     assert all(f"{name}={value}" in link for name, value in query.items())
 
 
+def test_lengths_within_the_model_s_own_are_not_marked(opened):
+    """Its own 8,192 as the longest request, and 70 texts that leave room for 7,611 tokens each."""
+    shown = text_of(opened("memory", memory_B="70", memory_longest="8192"))
+    assert "**7,611 tokens**" in shown
+    assert "what the memory has room for" not in shown and "than ` Llama-3-8B ` was made for" not in shown
+
+
 def test_precision_of_the_weights_leaves_the_cache_alone(opened):
-    """D14: Llama-3-8B at 8,192 tokens: 14.96 GiB of weights in bf16, 4.5 bits a weight are 4.21 GiB."""
-    for weights, size in (("half", "15.0 GiB"), ("int4", "4.21 GiB")):
+    """D14: Llama-3-8B at 8,192 tokens: 14.96 GiB of weights in bf16, 4.5 bits a weight are 4.207 GiB."""
+    for weights, size in (("half", "14.96 GiB"), ("int4", "4.207 GiB")):
         shown = text_of(opened("memory", memory_T="8192", memory_weights=weights))
         assert f"take {size}" in shown and "the cache in bf16 / fp16 1.00 GiB" in shown
 
@@ -166,6 +183,10 @@ def test_a_pasted_config_is_read_and_stays_out_of_the_link(opened):
         (json.dumps(CONFIG | {"num_key_value_heads": 5}), "5 KV heads cannot serve 64"),
         (json.dumps(CONFIG | {"max_position_embeddings": -1}), "max_position_embeddings"),
         (json.dumps({"model_type": "bert", "num_hidden_layers": 12}), "is not a decoder"),
+        (
+            json.dumps({"model_type": "t5", "is_encoder_decoder": True}),
+            "does write token by token, and it keeps K and V",
+        ),
         (json.dumps({"name": "x"}), "does not describe a model"),
         ("hello", "This is not JSON"),
         ("x" * 10 * 2**20, "10,485,760 characters"),
@@ -188,11 +209,14 @@ def test_tries_put_the_page_in_their_state(opened):
     app.button(key="try-memory-log").click().run()
     shown = text_of(app)
     assert "**3.81 GiB for K and V**" in shown  # E08
+    assert "less 17.06 at the peak, weights included, and 0.35 other" in shown and "0.00 weights" not in shown
     assert "1.56 requests of 20,000 tokens" in shown
     app.button(key="try-memory-long").click().run()
-    assert "fewer than one request of 29,000** (0.82 of it). The engine refuses to start" in text_of(app)
+    assert "fewer than one request of 29,000 tokens** (0.82 of it). The engine refuses to start" in text_of(app)
     app.button(key="try-memory-nothing").click().run()
-    assert "**−1.40 GiB. There is no memory for cache blocks**" in text_of(app)  # E11
+    shown = text_of(app)
+    assert "**−1.40 GiB. There is no memory for cache blocks**" in shown  # E11
+    assert "less 14.00 weights, 1.50 activations and 0.30 other" in shown
 
 
 def test_the_utilisation_decides_what_is_left(opened):
@@ -202,6 +226,18 @@ def test_the_utilisation_decides_what_is_left(opened):
         app = opened("memory", memory_percent=percent, **fields)
         assert f"**{left} GiB for K and V**" in text_of(app)
     assert "reserved in advance, not used" in text_of(app)
+
+
+@pytest.mark.parametrize(
+    ("language", "tokens", "total"),
+    [("en", "From 1 to 10,000,000.", "From 0.0 to 100,000.0."), ("zh", "1 到 10,000,000。", "0.0 到 100,000.0。")],
+)
+def test_the_help_of_a_number_says_its_limits(opened, language, tokens, total):
+    """The browser puts a number outside them back without a word."""
+    found = {n.key: n.help for n in opened("memory", lang=language).number_input}
+    assert found["memory_T"] == tokens and found["memory_total"].endswith(total)
+    assert found["memory_total"] != total  # what it says of a field left empty stays
+    assert all(any(c.isdigit() for c in said) for name, said in found.items() if name.startswith("memory_"))
 
 
 @pytest.mark.parametrize("language", lessons.LANGUAGES)

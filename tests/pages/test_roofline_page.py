@@ -138,6 +138,26 @@ def test_few_passes_are_not_compared(opened, planned):
     assert "times the time for" not in shown and "MBU 52.5" not in shown
 
 
+@pytest.mark.parametrize("language", lessons.LANGUAGES)
+def test_a_stopped_measurement_leaves_the_earlier_complete_one(opened, planned, language):
+    """16 rounds of 5 ms, then one that is stopped after 3 rounds of 50 ms: MBU stays 52.5 %, as in MEASURED."""
+    few = dataclasses.replace(timed(planned, passes=3, ms=50.0), state="running")  # Stop takes it as it is
+    stopped = over(few, complete=False, stopped=True)
+    said = lessons.text(language, "shell", "experiment_stopped")
+    alone, _ = page(opened, stopped, lang=language)
+    assert said in text_of(alone) and "52.5 %" not in text_of(alone)
+    app, still = page(opened, over(timed(planned)), lang=language)
+    assert said not in text_of(app)
+    still._state = stopped
+    app.run()
+    shown = check(app, language, *STEP, *MEASURED, said, charts=2)
+    assert lessons.text(language, "roofline", "kept", done=3, planned=16) in shown
+    still._state = over(few, dataclasses.replace(TIMED, dtype="bfloat16"), complete=False, stopped=True)
+    app.button_group(key="roofline_dtype").select("bfloat16").run()
+    assert lessons.text(language, "roofline", "rounds", rounds=3, planned=16, dtype="float32") in text_of(app)
+    assert "52.5 %" not in text_of(app)  # that was in another precision
+
+
 def test_measure_stop_and_the_link(opened, planned):
     app, still = page(opened, over(planned, PLAN), roofline_P="256", roofline_B="8")
     app.button(key="roofline_start").click().run()

@@ -210,6 +210,8 @@ def test_configs_of_other_families():
     assert read(json.dumps(gemma)).windowed == 29
     listed = text | {"layer_types": ["sliding_attention"] * 30 + ["full_attention"] * 4}
     assert read(json.dumps(gemma | {"text_config": listed})).windowed == 30
+    half = LLAMA_3_8B | {"model_type": "bart", "architectures": ["BartForCausalLM"], "is_encoder_decoder": False}
+    assert read(json.dumps(half)).cache_bytes(8_192, HALF) == GIB  # a decoder alone
     falcon = {"model_type": "falcon", "num_hidden_layers": 32, "num_attention_heads": 71, "hidden_size": 4544}
     assert read(json.dumps(falcon | {"multi_query": True})).kv_heads == 1
 
@@ -233,7 +235,14 @@ def test_configs_of_other_families():
         (json.dumps(LLAMA_3_8B | {"layer_types": ["full_attention"]}), "config_layer_kind"),
         (json.dumps(LLAMA_3_8B | {"architectures": ["BertForMaskedLM"]}), "config_encoder"),
         (json.dumps({"model_type": "bert", "num_hidden_layers": 12, "num_attention_heads": 12}), "config_encoder"),
-        (json.dumps({"model_type": "t5", "is_encoder_decoder": True, "num_layers": 6}), "config_encoder"),
+        (json.dumps({"model_type": "t5", "is_encoder_decoder": True, "num_layers": 6}), "config_two_parts"),
+        (json.dumps({"model_type": "t5", "architectures": ["T5ForConditionalGeneration"]}), "config_two_parts"),
+        (json.dumps({"model_type": "whisper", "num_hidden_layers": 4}), "config_two_parts"),
+        (json.dumps({"model_type": "new", "is_encoder_decoder": True, "num_layers": 6}), "config_two_parts"),
+        (
+            json.dumps({"model_type": "t5", "architectures": ["T5EncoderModel"], "is_encoder_decoder": True}),
+            "config_encoder",
+        ),
         (json.dumps({"model_type": "mamba", "num_hidden_layers": 24}), "config_state"),
         (json.dumps({"name": "a package", "version": "1.0"}), "config_shape"),
         ("[1, 2, 3]", "config_shape"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import statistics
 import subprocess
@@ -165,6 +166,50 @@ def test_bench_says_where_and_in_which_format(monkeypatch, capsys, tmp_path, tin
     assert asked == [{"device": "cpu", "dtype": "bfloat16"}]
     found = json.loads(file.read_text())
     assert (found["dtype"], found["machine"]["device"]) == ("bfloat16", "cpu")
+
+
+@pytest.mark.parametrize("option", ["--json", "--markdown"])
+def test_bench_refuses_a_folder_that_is_not_there_before_it_measures(monkeypatch, capsys, tmp_path, option):
+    from kvviz.engine import bench
+
+    for name in ("load", "random_gpt2_small"):
+        monkeypatch.setattr(bench, name, lambda *_, **__: pytest.fail("a model was loaded"))
+    assert cli.main(["bench", option, str(tmp_path / "nowhere" / "found")]) == 2
+    assert f"There is no folder {tmp_path / 'nowhere'}." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "loaded"),
+    [
+        (["--only", "reads"], ["small"]),
+        (["--only", "run"], ["small"]),
+        (["--only", "figures"], ["story-gpt2"]),
+        (["--only", "ladder", "--only", "reads", "--model", "story-llama"], ["story-llama"]),
+        (["--only", "figures", "--only", "run", "--model", "story-llama"], ["story-gpt2", "small"]),
+        (["--only", "token"], ["story-gpt2", "small"]),
+    ],
+)
+def test_bench_loads_and_names_only_what_it_measures(monkeypatch, capsys, tmp_path, tiny_gpt2, arguments, loaded):
+    from kvviz.engine import bench
+
+    seen: list[str] = []
+
+    def named(name: str, **_):
+        seen.append(name)
+        return dataclasses.replace(tiny_gpt2, facts=dataclasses.replace(tiny_gpt2.facts, name=name))
+
+    monkeypatch.setattr(bench, "load", named)
+    monkeypatch.setattr(bench, "random_gpt2_small", lambda **_: named("small"))
+    for job in ("capture", "whole_run", "new_token", "figures", "ladder", "reads"):
+        monkeypatch.setattr(bench, job, lambda model, *_: model.facts.name)
+    file = tmp_path / "found.json"
+    assert cli.main(["bench", *arguments, "--rounds", "2", "--json", str(file)]) == 0
+    assert seen == loaded
+    header = capsys.readouterr().out.splitlines()[2]
+    assert header == "; ".join(loaded)
+    found = json.loads(file.read_text())
+    assert "rounds" not in found  # of the ladder 2, of others 7: they say so themselves
+    assert ("capture_rounds" in found) == ("run" in arguments or "token" in arguments)
 
 
 def test_bench_on_a_device_that_is_not_there(capsys):

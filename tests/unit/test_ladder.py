@@ -300,7 +300,16 @@ def test_bench_prints_and_writes_the_ladder(monkeypatch, capsys, tmp_path, story
     assert (tmp_path / "ladder.md").read_text() == to_markdown(found)
     said = capsys.readouterr()
     assert f"{266 * 12_288:,} bytes" in said.out and "x the floor" in said.out and "in all lanes" in said.out
+    assert "concatenation copies" in said.out
     assert "round 1 of 2" in said.err and "round 2 of 2" in said.err
+
+
+def test_bench_says_nothing_of_copies_that_no_lane_makes(monkeypatch, capsys, story_gpt2):
+    monkeypatch.setattr(bench, "random_gpt2_small", lambda **_: story_gpt2)
+    arguments = ["--prompt-tokens", "5", "--new-tokens", "3", "--rounds", "1", "--device", "cpu"]
+    assert cli.main(["bench", "--only", "ladder", "--lanes", "none,sdpa", *arguments]) == 0
+    said = capsys.readouterr().out
+    assert "none, sdpa: a later token" in said and "concatenation" not in said
 
 
 def test_bench_names_what_it_can_not_run(capsys):

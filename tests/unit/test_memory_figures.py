@@ -140,13 +140,25 @@ def test_what_does_not_fit_is_hatched_and_said():
     assert beyond.name == "does not fit" and beyond.marker.pattern.shape == "/"
     at = list(beyond.y).index(list(GPUS).index("l4"))
     assert beyond.x[at] == pytest.approx(16_060_522_496 / GIB + 16 - 24)
-    assert "6.96 GiB lacking" in noted(drawn)
+    assert "6.958 GiB lacking" in noted(drawn)  # 14.9575 + 16 − 24
     assert list(GPUS).index("h100") not in beyond.y
     assert capacity.fits_values(big, GPUS["l4"])["case"] == "cache"
     assert capacity.fits_values(LLAMA, GPUS["l4"])["case"] == "fits"
     assert capacity.fits_values(LLAMA, GPUS["t4"])["case"] == "fits"  # 16 GiB hold 14.96 and 1.00, nothing else
     table = capacity.fits_table(big, words=WORDS, gpus=list(GPUS.values()), chosen=GPUS["l4"])
     assert table["largest batch"][list(GPUS).index("l4")] == 9
+
+
+def test_a_largest_length_past_the_model_s_own_is_marked():
+    """80 GiB less 16,060,522,496 bytes hold 532,827 times 131,072; it was made for 8,192. At batch 70: 7,611."""
+    assert (80 * GIB - 16_060_522_496) // 131_072 == 532_827
+    values = capacity.fits_values(LLAMA, GPUS["h100"])
+    assert (values["length"], values["length_past"]) == ("532,827", True)
+    many = dataclasses.replace(LLAMA, batch=70)
+    assert (80 * GIB - 16_060_522_496) // (70 * 131_072) == 7_611
+    assert not capacity.fits_values(many, GPUS["h100"])["length_past"]
+    table = capacity.fits_table(many, words=WORDS, gpus=[GPUS["h100"], GPUS["h200"]], chosen=GPUS["h100"])
+    assert table["longer than the model was made for"] == ["", "yes"]  # an H200 has room for 14,750
 
 
 def test_a_window_lets_any_length_fit():
@@ -188,6 +200,17 @@ def test_a_budget_from_a_real_log():
     assert capacity.budget_values(found)["whole"] == "1.56"
     long = budget(weights=0.0, activations=18.36, other=0.35, longest=29_000)
     assert long.tokens == pytest.approx(23_648, abs=16) and capacity.budget_values(long)["whole"] == "0.82"
+
+
+def test_a_peak_that_includes_the_weights_is_called_so():
+    """A log gives 17.06 GiB for both: neither the bar nor the table calls them activations, or the weights 0."""
+    log, apart = budget(weights=0.0, activations=17.06), budget()
+    table = capacity.budget_table(log, words=WORDS)
+    found = dict(zip(table["part"], table["GiB"], strict=True))
+    assert found["peak, weights included"] == 17.06
+    assert not {"weights", "peak activations"} & found.keys()
+    assert [t.name for t in capacity.budget(log, **DRAWN).data][:2] == ["peak, weights included", "other"]
+    assert [t.name for t in capacity.budget(apart, **DRAWN).data][:3] == ["weights", "peak activations", "other"]
 
 
 def test_a_budget_s_bar_shows_what_is_reserved_and_no_negative_part():

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from kvviz.theory import capacity
-from kvviz.theory.memory import decimal, heads_a_gpu, kv_bytes, packed_bytes, stored, working_bytes
+from kvviz.theory.memory import (
+    decimal,
+    heads_a_gpu,
+    kv_bytes,
+    packed_bytes,
+    precise,
+    split_evenly,
+    stored,
+    working_bytes,
+)
 
 GIB = 2**30
 
@@ -125,3 +134,22 @@ def test_decimals_lose_no_block():
 def test_the_floor_of_a_decode_pass():
     """An H100 (3.35 TB/s) reads 16.75 GB in 5 ms."""
     assert capacity.read_ms(16_000_000_000, 750_000_000, 3.35e12) == pytest.approx(5.0)
+
+
+def test_a_fourth_digit_where_three_are_not_exact():
+    """GPT-3 at 2,560 tokens: 2 · 96 · 96 · 128 · 2,560 · 2 bytes = 11.25 GiB; Llama-2-13B at 4,096: 2 · 40 · 40 · 128
+    · 4,096 · 2 = 3.125 GiB. Three digits would read 11.2 and 3.12."""
+    assert precise(2 * 96 * 96 * 128 * 2_560 * 2) == "11.25 GiB"
+    assert precise(2 * 40 * 40 * 128 * 4_096 * 2) == "3.125 GiB"
+    assert [precise(n) for n in (GIB, 90 * GIB, GIB // 2, 100)] == ["1.00 GiB", "90.0 GiB", "512 MiB", "100 bytes"]
+    assert precise(16_060_522_496) == "14.96 GiB"  # 14.9575…
+    assert precise(GIB - 2**20 // 2) == "1,024 MiB"  # 1,023.5: a fifth digit would be one too many
+    assert precise(123 * GIB + GIB // 2) == "123.5 GiB"
+
+
+def test_numbers_of_gpus_that_a_serving_engine_takes():
+    """32 query heads, 8 KV heads: 3 divides neither; 16 holds each KV head twice. 40 and 8: 5 divides the query heads
+    alone, 10 is no multiple of 8. 28 and 4 (Qwen2.5-7B): 7 has no whole KV head a GPU, 28 holds each 7 times."""
+    assert [n for n in range(1, 33) if split_evenly(32, 8, n)] == [1, 2, 4, 8, 16, 32]
+    assert [n for n in range(1, 41) if split_evenly(40, 8, n)] == [1, 2, 4, 8, 40]
+    assert [n for n in range(1, 29) if split_evenly(28, 4, n)] == [1, 2, 4, 28]

@@ -13,6 +13,8 @@ from paper_masks import a_gallery
 
 from kvviz import lessons
 from kvviz.figures import lines, masks, stages
+from kvviz.figures.cells import cell_numbers
+from kvviz.figures.palette import palette
 from kvviz.ui.heads import view
 
 WORDS = {
@@ -116,6 +118,26 @@ def test_one_query_shows_its_stages_and_the_sum_of_its_values():
     assert {(x + 0.5, y + 0.5) for x, y in zip(hatched["x"][::6], hatched["y"][::6], strict=True)} == {
         (3, 2), (4, 2), (3, 3), (4, 3)
     }  # fmt: skip
+
+
+def test_numbers_stay_within_their_cells():
+    """A character takes 6.6 pixels: four in 27.5, three in 21.4, two in 19. From 100 on there are no decimals."""
+    z = np.array([[-164.7, -23.4, np.nan], [-23.14, 7.06, -0.04], [0.071, 0.929, 1.0]], dtype=np.float32)
+
+    def said(cell: float, weights: bool | None = None, of: np.ndarray = z) -> dict[int, list[str]]:
+        drawn = cell_numbers(of, weights, palette(False), cell)
+        assert len(drawn.x) == len(drawn.y) == len(drawn.text) == len(drawn.textfont.color)
+        return {y: [t for at, t in zip(drawn.y, drawn.text, strict=True) if at == y] for y in dict.fromkeys(drawn.y)}
+
+    assert said(40) == {0: ["-165", "-23"], 1: ["-23.1", "7.1", "0.0"], 2: [".07", ".93", "1.00"]}
+    assert said(27.5) == {0: ["-165", "-23"], 1: ["-23", "7", "0"], 2: [".07", ".93", "1.00"]}
+    assert said(21.4) == {1: ["-23", "7", "0"], 2: [".07", ".93", "1.0"]}
+    assert said(19) == {}
+    square = np.array([[0.4, np.nan], [-7.4, -12.3]])
+    assert said(40, False, square) == {0: ["0.4"], 1: ["-7.4", "-12.3"]}
+    assert said(30, False, square) == {0: ["0"], 1: ["-7", "-12"]}  # one stage: all rows alike
+    assert said(20, False, square) == {}
+    assert said(21.4, True, np.array([[1.0, np.nan], [0.25, 0.75]])) == {0: ["1.0"], 1: [".25", ".75"]}
 
 
 @pytest.mark.parametrize("case", ["one", "thousand", "markup", "long"])

@@ -21,6 +21,13 @@ NAME = "memory"
 OWN = links.OWN[NAME]
 MODEL, GPU = "llama-3-8b", "h100"  # until the learner says otherwise
 OWN_NUMBERS = {"memory_L": 32, "memory_H": 32, "memory_Hkv": 8, "memory_D": 128, "memory_window": 0}
+_CONTROLS = {
+    "layers": "control_L",
+    "heads": "control_H",
+    "kv_heads": "control_Hkv",
+    "head_dim": "control_D",
+    "window": "control_window",
+}
 # What a Try sets back: the rest of the page as it comes.
 USUAL: Mapping[str, object] = {
     "memory_model": MODEL,
@@ -41,11 +48,16 @@ def take(**chosen: object) -> None:
 
 
 def number(where: st.delta_generator.DeltaGenerator, name: str, default: float | None, **more: object) -> float | None:
-    """A number of the page; its limits are the link's."""
+    """A number of the page; its limits are the link's. The browser puts a number outside them back without a word, so
+    the help says them."""
     st.session_state.setdefault(name, default)
+    least, most = OWN[name]
+    limits = t(NAME, "control_limits", least=f"{least:,}", most=f"{most:,}")
+    more["help"] = f"{more.get('help', '')} {limits}".strip()
     return where.number_input(
         t(NAME, f"control_{name.removeprefix('memory_')}"),
-        *OWN[name],
+        least,
+        most,
         None if default is None else "min",
         key=name,
         persist_state="session",
@@ -120,10 +132,16 @@ def _model(run: Run, kind: str) -> Architecture:
                 return own
             return read(text)
     except Refusal as refusal:
-        st.warning(refused(refusal))
+        st.warning(refused(_labelled(refusal)))
         st.caption(t(NAME, "stands_in"))
         return own
     return PRESETS.get(kind, own)
+
+
+def _labelled(refusal: Refusal) -> Refusal:
+    """The same, a part of a model called as its control is."""
+    control = _CONTROLS.get(refusal.values.get("part"))
+    return Refusal(refusal.code, **refusal.values | {"part": t(NAME, control)}) if control else refusal
 
 
 def _own_numbers() -> Architecture:

@@ -14,7 +14,7 @@ from kvviz.ui import experiment
 from kvviz.ui.guard import guarded
 from kvviz.ui.language import t
 from kvviz.ui.memory_page.controls import NAME, number, take
-from kvviz.ui.memory_page.parts import literal
+from kvviz.ui.memory_page.parts import told
 
 FIELDS = {  # None: as the GPU, the weights and the model above have it
     "memory_total": None,
@@ -73,6 +73,11 @@ def engine(wanted: Wanted, gpu: Gpu) -> None:
         wanted.key, float(total), int(percent) / 100, float(resident), float(peak), float(other), int(block),
         wanted.model.token_bytes(wanted.kept), int(longest), int(request), bool(wanted.model.latent),
     )  # fmt: skip
-    values = capacity.budget_values(budget) | literal({"name": wanted.model.name, "kept": wanted.kept.name})
+    values = told(capacity.budget_values(budget) | {"name": wanted.model.name, "kept": wanted.kept.name})
+    values["less"] = t(NAME, "less_within" if values["within"] else "less_apart", **values)
     st.markdown(t(NAME, f"engine_{budget.case}", **values))
+    asked = max(budget.longest, budget.request)
+    if wanted.model.past(asked):
+        trained = f"{wanted.model.trained:,}"
+        st.warning(t(NAME, "engine_past", **values | {"request_tokens": f"{asked:,}", "trained": trained}))
     experiment.chart(NAME, "budget", capacity.budget, capacity.budget_table, budget, values=values, answer="")

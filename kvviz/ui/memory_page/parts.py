@@ -12,6 +12,7 @@ from kvviz.records.architectures import Architecture
 from kvviz.records.gpus import GPUS, Gpu
 from kvviz.records.presets import PRESETS
 from kvviz.records.sizes import Held, Wanted
+from kvviz.theory.memory import split_evenly
 from kvviz.ui import experiment
 from kvviz.ui.guard import guarded
 from kvviz.ui.language import t
@@ -23,6 +24,23 @@ def literal(values: Mapping[str, object]) -> dict[str, object]:
     """Names of models as code: a pasted config says what it likes."""
     names = ("name", "least", "most", "model")
     return {k: lessons.literal(str(v)) if k in names else v for k, v in values.items()}
+
+
+# Counts that sentences give with their noun, which may have to be in the singular.
+_SAID = {
+    **dict.fromkeys(("T", "length", "block", "tokens", "longest", "request"), "tokens"),
+    **dict.fromkeys(("blocks", "each"), "blocks"),
+    **{"L": "layers", "Hkv": "kv_heads", "batch": "texts"},
+}
+
+
+def told(values: Mapping[str, object]) -> dict[str, object]:
+    """As `literal`, with counts and their nouns: `T_said` is "1 token" or "8,192 tokens"."""
+    said = {}
+    for name, noun in _SAID.items():
+        if (n := values.get(name)) is not None:
+            said[f"{name}_said"] = t(NAME, f"count_{noun}_one" if n == "1" else f"count_{noun}", n=n)
+    return literal(values) | said
 
 
 def values_of(held: Held) -> dict[str, object]:
@@ -47,7 +65,7 @@ def hero(held: Held) -> None:
 @guarded
 def growth(wanted: Wanted) -> None:
     """Bytes with length, a line for each precision or batch."""
-    m, values = wanted.model, literal(sizes.wanted_values(wanted))
+    m, values = wanted.model, told(sizes.wanted_values(wanted))
     kind = "latent" if m.latent else "window" if m.windowed else "plain"
     st.markdown(t(NAME, f"size_{kind}", **values))
     if m.past(wanted.positions):
@@ -64,7 +82,7 @@ def carried(here: Wanted) -> None:
     models: list[Architecture] = [*PRESETS.values()]
     if here.model.name not in {m.name for m in models}:
         models.append(here.model)
-    values = literal(architectures.carried_values(here, models))
+    values = told(architectures.carried_values(here, models))
     experiment.chart(
         NAME, "carried", architectures.carried, architectures.carried_table, here, values=values, models=models
     )
@@ -72,7 +90,7 @@ def carried(here: Wanted) -> None:
 
 @guarded
 def kinds(wanted: Wanted) -> None:
-    values = literal(architectures.kinds_values(wanted))
+    values = told(architectures.kinds_values(wanted))
     said = "kinds_answer_mha" if values["own"] == "MHA" else "kinds_answer"
     experiment.chart(NAME, "kinds", architectures.kinds, architectures.kinds_table, wanted, values=values, answer=said)
 
@@ -80,15 +98,20 @@ def kinds(wanted: Wanted) -> None:
 @guarded
 def fits(wanted: Wanted, gpu: Gpu) -> None:
     """Weights and cache on GPUs, with the largest batch and the longest text."""
-    values = literal(capacity.fits_values(wanted, gpu))
-    st.markdown(t(NAME, f"fits_{values['case']}", **values))
+    values = told(capacity.fits_values(wanted, gpu))
+    said = t(NAME, f"fits_{values['case']}", **values)
+    st.markdown(f"{said} {t(NAME, 'fits_past', **values)}" if values.get("length_past") else said)
     if values["case"] == "unknown":
         return
     if values["case"] == "fits":
         st.markdown(t(NAME, "fits_read_experts" if values["experts"] else "fits_read", **values))
     if wanted.gpus > 1:
-        latent, short = bool(wanted.model.latent), wanted.gpus > wanted.model.kv_heads
-        st.markdown(t(NAME, "split_latent" if latent else "split_short" if short else "split", **values))
+        m = wanted.model
+        kind = "split_latent" if m.latent else "split_short" if wanted.gpus > m.kv_heads else "split"
+        parts = [kind]
+        if not split_evenly(m.heads, m.kv_heads, wanted.gpus):
+            parts = ["split_uneven", kind if m.latent else "split_rounded"]
+        st.markdown(" ".join(t(NAME, each, **values) for each in parts))
     experiment.chart(
         NAME,
         "fits",

@@ -35,7 +35,8 @@ def raced(roof: Roofline) -> tuple[Point, ...]:
 
 def hero(now: State) -> object:
     """The roofline; beside it what was measured and what the chosen step has to do, number by number."""
-    roof = shown(now.found, now.answers, state.current_run())
+    found = shown(now.found, now.answers, state.current_run())
+    roof = _kept(now, found)
     st.session_state.kv_roofline = roof
     if roof is None:
         experiment.answer(NAME, "answer_empty")
@@ -62,9 +63,21 @@ def hero(now: State) -> object:
         _step(roof, values)
         if roof.planned:
             st.caption(t(NAME, "rounds", **values))
+        if roof is not found:
+            st.caption(t(NAME, "kept", done=found.rounds, **values))
         if values["skipped"]:
             st.caption(t(NAME, "skipped", **values))
         return st.container()
+
+
+def _kept(now: State, found: Roofline | None) -> Roofline | None:
+    """What was found; where that was stopped, an earlier measurement of the same that was complete."""
+    if found is None or found.rates is None:
+        return found
+    if found.state == "done":
+        st.session_state.kv_roofline_done = now.answers, found
+    wish, done = st.session_state.get("kv_roofline_done", (None, None))
+    return done if now.stopped and wish == now.answers else found
 
 
 def _device(roof: Roofline, values: dict[str, object]) -> None:
