@@ -195,6 +195,9 @@ def test_while_it_runs_only_stop_can_be_pressed(opened):
     still = {"ladder": Still(State("running", WISH, climbed(rungs=rungs, state="running"), WISH))}
     app = opened("ladder", state={"kv_experiments": dict(still)})
     assert "10 of 64 tokens in every lane; complete rounds: 0" in clean(app)
+    (card,) = [m.value for m in app.markdown if m.value.startswith("| lane ")]
+    # 15, 11 and 9 later passes: none is compared before 16
+    assert [line.split("|")[2:4] for line in card.splitlines()[2:]] == [[" 9.00 ", " – "]] * 3
     assert components(app).count("kvviz_chart") == 1
     assert app.button(key="ladder_start").disabled and app.button(key="ladder_keep").disabled
     assert "30,965,760" in text_of(app)  # below the fold the plan stays until there is a result

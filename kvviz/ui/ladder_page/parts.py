@@ -9,6 +9,7 @@ from kvviz.figures import ladder as figures
 from kvviz.figures import ladders as said
 from kvviz.records import Run
 from kvviz.records.ladder import Ladder
+from kvviz.records.race import ENOUGH
 from kvviz.theory.memory import human
 from kvviz.ui import experiment, links, shell, state
 from kvviz.ui.experimenter import State
@@ -75,14 +76,16 @@ def _asked(wish: LadderWish | None, values: dict) -> dict[str, object]:
 
 
 def _lanes(found: Ladder) -> None:
-    """A line a lane: first token, a later one, and how far that is from the floor."""
+    """A line a lane: first token, a later one from ENOUGH passes on, and how far that is from the floor."""
     words = experiment.words(NAME)
     table = figures.tokens_table(found, words=words)
     ms = figures.text.milliseconds
     rows = []
     for name, rung, far in zip(table[words["lane"]], found.rungs, table[words["distance"]], strict=True):
-        timed = (rung.ttft, rung.tpot)
-        rows.append((name, *(ms(s.median) if s.count else "–" for s in timed), "–" if far is None else f"{far:.1f} ×"))
+        first = ms(rung.ttft.median) if rung.ttft.count else "–"
+        enough = rung.tpot.count >= ENOUGH
+        later = ms(rung.tpot.median) if enough else "–"
+        rows.append((name, first, later, f"{far:.1f} ×" if enough and far is not None else "–"))
     experiment.counters("ladder-lanes", (t(NAME, "card_lane"), "TTFT, ms", "TPOT, ms", t(NAME, "card_floor")), rows)
 
 
