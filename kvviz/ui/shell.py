@@ -72,6 +72,8 @@ def within() -> None:
 def run(page: st.Page) -> None:
     """The sidebar, then the page, then the background work that may take its time."""
     name = next(n for n, p in st.session_state.kv_pages.items() if p == page)
+    if st.session_state.get("kv_page") != name:
+        state.leave_player()
     st.session_state.kv_page = name
     entries = _catalogue()
     if request.arrived():

@@ -43,7 +43,7 @@ def _stage(page: str, mode: str) -> None:
         language=current(),
         view=view,
         asks=state.asks(),
-        asked=asked is not None,
+        asked=asked is not None or state.from_elsewhere(run),
         coming=progress.busy and not live,
         can_extend=live and mode == "run" and not progress.at_limit,
         mode=mode,
@@ -83,6 +83,7 @@ def _moved(mode: str):
         # A run of the whole page draws the followers anyway. It may be the next page's, when the place and the click on
         # a link come in one message: asking for fragments would end it before its first element.
         place = _shared(here, mode)
+        st.session_state.kv_elsewhere = None
         state.told(place)  # Python may know it already, from a question of the player's, with nothing drawn for it
         if st.session_state.get("kv_followed") != place and not request.whole_page():
             st.rerun(list(FOLLOWERS))

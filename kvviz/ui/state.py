@@ -123,6 +123,23 @@ def told(told_view: View) -> bool:
     return news
 
 
+def told_elsewhere(told_view: View) -> bool:
+    """As `told`, by a page that has no player: the next player begins there, whatever its browser remembers."""
+    st.session_state.kv_elsewhere = (told_view.step, told_view.layer, told_view.head)
+    return told(told_view)
+
+
+def from_elsewhere(run: Run) -> bool:
+    """The place that all share was chosen on a page without a player, and no player has moved since."""
+    here = view(run)
+    return st.session_state.get("kv_elsewhere") == (here.step, here.layer, here.head)
+
+
+def leave_player() -> None:
+    """Another page begins: where a player stood holds no longer, for this page may move the place that all share."""
+    st.session_state.kv_stands = None
+
+
 def ask(place: links.Place, *, opened: str | None = None, substep: int | None = None) -> None:
     """Sends the player to a place once the run has it. Parts that are None stay as they are."""
     waiting: links.Place = st.session_state.get("kv_pending") or links.Place()

@@ -54,6 +54,25 @@ def test_a_click_picks_a_head_and_the_page_follows(visits):
     expect(visit.page).to_have_url(re.compile("layer=2.*head=2"), timeout=WAIT_MS)
 
 
+def test_the_head_picked_stays_in_view_on_other_pages(visits):
+    """Decode's player was there before and knew another place; back here it is still the one that was picked."""
+    visit = visits()
+    visit.goto("/decode?step=6&layer=3&head=2")
+    visit.wait_player()
+    go = lambda name: visit.page.get_by_role("link", name=name, exact=True).first.click()  # noqa: E731
+    player = visit.page.get_by_test_id("kv-player")
+    for layer, head in ((2, 2), (4, 6)):
+        go("Attention")
+        expect(overview(visit)).to_have_attribute("data-step", "6", timeout=WAIT_MS)
+        click_head(visit, layer, head)
+        expect(stage(visit)).to_have_attribute("aria-label", re.compile(f"layer {layer}, head {head}"), timeout=WAIT_MS)
+        go("Decode")
+        expect(player).to_have_attribute("data-layer", str(layer), timeout=WAIT_MS)
+        expect(player).to_have_attribute("data-head", str(head))
+        visit.page.wait_for_timeout(500)  # no word of the player's takes it back
+        expect(player).to_have_attribute("data-layer", str(layer))
+
+
 def test_keys_move_step_layer_and_head(visits):
     visit = opened(visits)
     visit.press("ArrowDown", ".", "ArrowRight")

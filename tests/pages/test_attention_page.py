@@ -217,3 +217,18 @@ def test_tiles_travel_once(opened, monkeypatch):
     top._send_whole()
     top._overview(run, here)
     assert sent == [0, 0, 48 * n * n]
+
+
+@pytest.mark.parametrize("page", ["decode", "prefill"])
+def test_a_head_picked_here_is_in_view_on_the_pages_with_a_player(opened, page):
+    """There and back: the player that was left takes the place that was chosen meanwhile, not the one it had."""
+    app = opened(page, step="6", layer="3", head="2")
+    assert (app.session_state.kv_view.layer, app.session_state.kv_view.head) == (3, 2)
+    app.switch_page("pages/attention.py").run()
+    here: View = app.session_state.kv_view
+    app.session_state.kv_view = dataclasses.replace(here, layer=1, head=5)  # as a pick of the browser's does
+    app.switch_page(f"pages/{page}.py").run()
+    app.run()
+    here = app.session_state.kv_view
+    assert (here.step, here.layer, here.head) == (6, 1, 5)
+    assert not app.exception

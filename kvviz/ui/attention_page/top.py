@@ -136,7 +136,7 @@ def go(step: int, layer: int, head: int) -> None:
     browser twice as long."""
     here = state.view(state.current_run())
     moved = dataclasses.replace(here, step=step, layer=layer, head=head, substep=None)
-    if state.told(moved) and not request.whole_page():
+    if state.told_elsewhere(moved) and not request.whole_page():
         st.rerun(list(PARTS if step == here.step else FOLLOWERS))
 
 

@@ -144,7 +144,7 @@ def _go() -> None:
     moved = dataclasses.replace(
         here, layer=int(st.session_state.positions_layer), head=int(st.session_state.positions_head), substep=None
     )
-    if state.told(moved):
+    if state.told_elsewhere(moved):
         st.session_state.kv_positions_moved = True
 
 

@@ -105,7 +105,7 @@ def _moved() -> None:
             stations = walk(run, view).stations
             if stations:
                 st.session_state.station = stations[max(0, min(at, len(stations) - 1))].name
-            state.told(view)
+            state.told_elsewhere(view)
             if not request.whole_page():
                 st.rerun(list(FRAGMENTS))
 
