@@ -9,13 +9,14 @@ from types import SimpleNamespace
 import pytest
 from factories import PLAYER_CASES, make_run
 from reading import components, outside_code, text_of
+from still import Still
 from streamlit.testing.v1 import AppTest
 
 from kvviz import lessons
 from kvviz.records import storage
 from kvviz.refusal import Refusal
 from kvviz.ui import charts, experiment
-from kvviz.ui.experimenter import Experimenter, State
+from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import BreakWish, EditWish, GrowthWish
 
 pytestmark = pytest.mark.usefixtures("no_models")
@@ -25,22 +26,6 @@ MODEL = ("story-gpt2", "float32")
 GROWTH = GrowthWish(*MODEL, PROMPT, 20, 5)
 EDIT = EditWish(*MODEL, PROMPT, 3, " the", "replace")
 BREAK = BreakWish(*MODEL, PROMPT)
-
-
-class Still(Experimenter):
-    """An experimenter that stands in one state and writes down what it is asked for."""
-
-    def __init__(self, state: State) -> None:
-        super().__init__(lambda model, wish: iter(()))
-        self._state = state
-        self.asked: list[object] = []
-        self.stopped = 0
-
-    def start(self, wish: object) -> None:
-        self.asked.append(wish)
-
-    def stop(self) -> None:
-        self.stopped += 1
 
 
 @pytest.fixture(scope="module")

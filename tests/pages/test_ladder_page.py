@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from paper_ladder import ladder, lane
 from reading import components, outside_code, text_of
+from still import Still
 from streamlit.testing.v1 import AppTest
 
 from kvviz import lessons
@@ -18,7 +19,7 @@ from kvviz.records.ladder import Ladder, Read, Reads
 from kvviz.records.race import Allocator
 from kvviz.refusal import Refusal
 from kvviz.ui import experiment, ladder_page, links
-from kvviz.ui.experimenter import Experimenter, State
+from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import LadderWish, ReadsWish
 from kvviz.ui.ladder_page import controls
 
@@ -50,22 +51,6 @@ def read_512() -> Reads:
         Read("blocks", np.full(25, 8.0), np.full(25, 3.0), read, 3 * read),
     )
     return Reads("r", RUN.model, RUN.machine, 512, 1024, 16, 25, layouts, 2e-7, "done")
-
-
-class Still(Experimenter):
-    """An experimenter that stands in one state and writes down what it is asked for."""
-
-    def __init__(self, state: State) -> None:
-        super().__init__(lambda model, wish: iter(()))
-        self._state = state
-        self.asked: list[object] = []
-        self.stopped = 0
-
-    def start(self, wish: object) -> None:
-        self.asked.append(wish)
-
-    def stop(self) -> None:
-        self.stopped += 1
 
 
 def with_found(opened, found: Ladder | None = None, *, state: dict | None = None, **query: str):

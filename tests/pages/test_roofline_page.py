@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from factories import make_run
 from reading import components, outside_code, text_of
+from still import Still
 
 from kvviz import lessons
 from kvviz.records.ladder import Rates
@@ -16,7 +17,7 @@ from kvviz.records.race import Lane, Spread
 from kvviz.records.roofline import Point, Roofline, Skipped
 from kvviz.refusal import Refusal
 from kvviz.ui import experiment, roofline_page
-from kvviz.ui.experimenter import Experimenter, State
+from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import RooflineWish
 
 pytestmark = pytest.mark.usefixtures("no_models")
@@ -24,22 +25,6 @@ pytestmark = pytest.mark.usefixtures("no_models")
 PLAN = RooflineWish("story-gpt2", "float32", 256)
 TIMED = dataclasses.replace(PLAN, timed=True)
 KNOWN = Rates(Spread(10e9, 9.5e9, 10.5e9, 7), Spread(100e9, 95e9, 105e9, 7))
-
-
-class Still(Experimenter):
-    """Stands in one state and writes down what it is asked for."""
-
-    def __init__(self, state: State) -> None:
-        super().__init__(lambda model, wish: iter(()))
-        self._state = state
-        self.asked: list[object] = []
-        self.stopped = 0
-
-    def start(self, wish: object) -> None:
-        self.asked.append(wish)
-
-    def stop(self) -> None:
-        self.stopped += 1
 
 
 @pytest.fixture(scope="module")
