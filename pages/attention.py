@@ -1,10 +1,9 @@
 """All heads at a glance and one of them stage by stage; what was measured of them; and the masks programs use."""
 
-import streamlit as st
-
 from kvviz.records import Run
 from kvviz.ui import attention_page as attention
 from kvviz.ui import page, shell, state
+from kvviz.ui.fragment import fragment
 from kvviz.ui.player import View
 
 
@@ -21,5 +20,5 @@ attention.hero()
 attention.tries(run)
 attention.proofs(run)
 attention.gallery(run)
-st.fragment(page.follow, key="below")("attention", below)
+fragment(page.follow, key="below")("attention", below)
 page.onward("attention")

@@ -8,6 +8,7 @@ from kvviz.records.growth import Growth, of_run
 from kvviz.ui import experiment, links, page, request, shell, state
 from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import GrowthWish, found, growth
+from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded
 from kvviz.ui.language import t
 
@@ -134,7 +135,7 @@ experiment.tries(
 values = page.facts(run, state.view(run)) | figures.growth_values(whole)
 experiment.read(NAME, **values)
 experiment.table(t(NAME, "table_heading"), figures.growth_table, NAME, whole)
-st.fragment(curves, key="curves")(whole)
+fragment(curves, key="curves")(whole)
 experiment.code(NAME, **values)
 experiment.questions(NAME, **values)
 page.onward(NAME)

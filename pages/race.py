@@ -4,6 +4,7 @@ import streamlit as st
 
 from kvviz.records import Run
 from kvviz.ui import page, shell, stage, state
+from kvviz.ui.fragment import fragment
 from kvviz.ui.language import t
 from kvviz.ui.player import View
 from kvviz.ui.race_lanes import panel
@@ -25,5 +26,5 @@ panel.waits()
 panel.results()
 st.subheader(t("race", "player_title"), anchor=False)
 stage.stage("race", "run")
-st.fragment(page.follow, key="below")("race", below)
+fragment(page.follow, key="below")("race", below)
 page.onward("race")

@@ -4,6 +4,7 @@ import streamlit as st
 
 from kvviz.records import Run
 from kvviz.ui import experiment, page, request, shell, walk
+from kvviz.ui.fragment import fragment
 from kvviz.ui.language import t
 from kvviz.ui.player import View
 
@@ -35,5 +36,5 @@ experiment.tries(
         experiment.Try("prefill", lambda: walk.go("append_k", 0)),
     ],
 )
-st.fragment(walk.follow, key="below")(below)
+fragment(walk.follow, key="below")(below)
 page.onward(NAME)

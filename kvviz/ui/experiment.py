@@ -28,32 +28,14 @@ from kvviz.records import Check, Run
 from kvviz.refusal import Refusal
 from kvviz.ui import charts, links, request, state, warm
 from kvviz.ui.experimenter import Experimenter, State, Wish, Work
+from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, has, t
-from kvviz.ui.page import RUNNING, asked_everywhere
+from kvviz.ui.page import asked_everywhere
 
 POLL_SECONDS = 0.3
 COMING_SECONDS = 1.0  # while a model loads: each look takes time from the imports
 SIGNS = {"holds": "✓", "rounding": "≈", "fails": "✗"}
-LOOK = (
-    "<style>"
-    "[class*=st-key-answer-] p{font-size:1.1rem;margin:0}"
-    "[class*=st-key-proofs-]{border-top:1px solid rgba(127,127,127,.3);padding-top:.45rem;min-height:3.4rem;"
-    "row-gap:.1rem!important;column-gap:1.1rem!important;align-content:flex-start}"
-    "[class*=st-key-proofs-] p{font-size:.82rem;margin:0;font-variant-numeric:tabular-nums}"
-    ":is([class*=st-key-proofs-],[class*=st-key-facts-],[class*=st-key-answer-]) "
-    "[data-testid=stMarkdownContainer]{margin-bottom:0!important}"
-    "[class*=st-key-proof-holds-] strong{color:light-dark(#007a59,#2bc79c)}"
-    "[class*=st-key-proof-rounding-] strong{color:light-dark(#8a5f00,#f0b42a)}"
-    "[class*=st-key-proof-fails-] strong{color:light-dark(#b84e00,#ff8a5c)}"
-    "[class*=st-key-facts-]{background:rgba(127,127,127,.08);border-radius:8px;padding:.5rem .6rem;gap:.1rem}"
-    "[class*=st-key-facts-] p{font-size:.86rem;margin:0}"
-    "[class*=st-key-facts-] table{font-size:.82rem;font-variant-numeric:tabular-nums;width:100%}"
-    "[class*=st-key-facts-] td:not(:first-child){white-space:nowrap}"
-    "[class*=st-key-facts-] :is(td,th){padding:.12rem .22rem!important;border-color:rgba(127,127,127,.25)!important}"
-    "[class*=st-key-facts-] code{font-size:.86rem;background:none;padding:0;color:inherit}"
-    "</style>"
-)
 
 
 # Experiments on a model
@@ -85,7 +67,7 @@ def live(key: str, name: str, work: Work, wish: Wish, body: Callable[[State], An
     now = at_hand(name, work, wish, by_itself=by_itself)
     every = POLL_SECONDS if now.busy else COMING_SECONDS if by_itself and coming(wish) else None
     st.session_state[f"kv_live_{key}"] = now.busy, now.answers, every
-    st.fragment(_live, key=key, run_every=every)(key, name, work, wish, body, by_itself)
+    fragment(_live, key=key, run_every=every)(key, name, work, wish, body, by_itself)
 
 
 @guarded
@@ -181,7 +163,6 @@ def start_and_stop(
 
 def answer(page: str, section: str, **values: object) -> None:
     """The answer line."""
-    st.html(LOOK)
     with st.container(key=f"answer-{page}"):
         st.markdown(t(page, section, **values))
 
@@ -224,7 +205,6 @@ def choice(page: str, name: str, default: str | None, *, kind: str = "segmented"
 def code(page: str, section: str = "code", **values: object) -> None:
     """A few lines of code with this run's numbers, as plain text."""
     st.subheader(t(page, f"{section}_heading"), anchor=False)
-    st.html(RUNNING)
     st.container(key="code").text(t(page, section, **values))
 
 

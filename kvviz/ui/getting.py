@@ -9,6 +9,7 @@ import streamlit as st
 from kvviz.models import catalog, fetch
 from kvviz.refusal import Refusal
 from kvviz.ui import state
+from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import t
 
@@ -24,7 +25,7 @@ def getting(entries: Sequence[catalog.Entry], chosen: catalog.Entry) -> None:
         shown = [e for e in fetched if e.name == "gpt2" and not e.on_disk]
     for e in shown:
         looking = st.session_state[f"kv_looking_{e.name}"] = fetch.status(e.name).coming
-        st.fragment(_getting, key=f"get-{e.name}", run_every=LOOK_SECONDS if looking else None)(e)
+        fragment(_getting, key=f"get-{e.name}", run_every=LOOK_SECONDS if looking else None)(e)
 
 
 def _news(name: str) -> bool:

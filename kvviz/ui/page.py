@@ -12,20 +12,13 @@ from kvviz import lessons
 from kvviz.records import Run
 from kvviz.refusal import Refusal
 from kvviz.ui import browser, links, request, shell, stage, state
+from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, has, t
 from kvviz.ui.player import View
 
 LAST = 10**6  # as a step: the run's last one
 SAYS_SECONDS = 1.0
-RUNNING = (
-    "<style>:is(.st-key-running_text,.st-key-code,.st-key-formula) [data-testid=stText]"
-    "{white-space:pre-wrap;overflow-wrap:anywhere;padding:.7rem 1rem;"
-    "border-radius:8px;background:rgba(127,127,127,.1);"
-    "font:.875rem/1.6 'Source Code Pro','PingFang SC','Microsoft YaHei','Noto Sans CJK SC',monospace}"
-    ":is(.st-key-running_text,.st-key-code,.st-key-formula) [data-testid=stText] *"
-    "{font:inherit;white-space:inherit}</style>"
-)
 
 
 @dataclass(frozen=True)
@@ -50,7 +43,7 @@ def page(name: str, mode: str, tries: tuple[Try, ...], below: Callable[[Run, Vie
     stage.stage(name, mode)
     request.player_first()
     _tries(name, tries)
-    st.fragment(follow, key="below")(name, below)
+    fragment(follow, key="below")(name, below)
     onward(name)
 
 
@@ -66,7 +59,7 @@ def _tries(name: str, tries: tuple[Try, ...]) -> None:
         lacks = not each.recorded and len(state.current_run().steps) <= max(1, each.place.step or 0)
         grows = lacks and state.learner().progress().stage == "passes"
         with column:
-            st.fragment(_says, key=f"says-{each.name}", run_every=SAYS_SECONDS if grows else None)(name, each)
+            fragment(_says, key=f"says-{each.name}", run_every=SAYS_SECONDS if grows else None)(name, each)
 
 
 @guarded
@@ -117,7 +110,6 @@ def text_so_far(run: Run, step: int) -> None:
     ids = run.ids[: run.P + step + 1]
     text = b"".join(run.pieces[int(i)] for i in ids).decode("utf-8", errors="replace")
     st.markdown(f"**{t('shell', 'text_so_far')}**")
-    st.html(RUNNING)
     # Not st.code: the browser would fetch and start a syntax highlighter for it, which takes it a second.
     st.container(key="running_text").text(text)
     st.caption(t("shell", "signs"))

@@ -10,6 +10,7 @@ import streamlit as st
 from kvviz.records import Run, storage
 from kvviz.refusal import Refusal
 from kvviz.ui import links, request, state
+from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, t
 
@@ -42,7 +43,7 @@ def link(run: Run) -> str:
 
 
 def share_fragment() -> None:
-    st.fragment(_share, key="share")()
+    fragment(_share, key="share")()
 
 
 @guarded

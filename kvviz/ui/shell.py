@@ -15,7 +15,8 @@ import kvviz
 from kvviz import lessons
 from kvviz.models import catalog, device, fetch
 from kvviz.records import Run
-from kvviz.ui import links, request, state, warm
+from kvviz.ui import links, request, state, style, warm
+from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, t
 from kvviz.ui.sidebar import sidebar, why_not_run
@@ -27,28 +28,6 @@ STORY = (
     "roofline", "memory",
 )  # fmt: skip
 PAGES = tuple(name for name in STORY if (Path(kvviz.__file__).parent.parent / "pages" / f"{name}.py").is_file())
-
-# Constant: the larger type of a lecture hall; and less air around the page, so that the player fits beside it.
-PRESENTER = (
-    "<style>html{font-size:20px}.stAppHeader{height:2.6rem;min-height:2.6rem}"
-    ".stMainBlockContainer{padding-top:2.7rem}.stMain .stVerticalBlock{gap:.5rem}</style>"
-)
-
-
-# Less air between the controls, so that all of them fit 900 pixels, also while the model comes.
-SIDEBAR = "<style>[data-testid=stSidebarContent] .stVerticalBlock{gap:.55rem}</style>"
-
-# In a narrow window columns go below one another before a control is cut or a picture is too small to read.
-NARROW = (
-    "<style>.stMain [data-testid=stHorizontalBlock]:has(>[data-testid=stColumn]){flex-wrap:wrap}"
-    ".stMain [data-testid=stColumn]{min-width:min(100%,132px)}"
-    ".stMain [data-testid=stColumn]"
-    ":has(.st-key-attention_rows,.st-key-edit_how,.st-key-problem_start,.st-key-roofline_dtype)"
-    "{min-width:min(100%,11.4rem)}"
-    ".stMain [data-testid=stColumn]:has(.st-key-roofline_B){min-width:min(100%,18.8rem)}"
-    ".stMain [data-testid=stColumn]:has(.st-key-roofline_start):has(.st-key-roofline_stop){min-width:min(100%,17rem)}"
-    ".stMain [data-testid=stColumn]:has([data-testid=kv-chart],canvas){min-width:min(100%,400px)}</style>"
-)
 
 
 def navigation() -> st.Page:
@@ -80,10 +59,7 @@ def run(page: st.Page) -> None:
         _read_link(entries)
     with st.sidebar:
         guarded(sidebar)(entries, name, _start_link if request.arrived() else lambda entry: None)
-    st.html(SIDEBAR)
-    st.html(NARROW)
-    if bool(state.value("presenter")):
-        st.html(PRESENTER)
+    style.style(presenter=bool(state.value("presenter")))
     request.settle()
     guarded(page.run)()
     _bring_up(entries)
@@ -167,7 +143,7 @@ def heading(page: str) -> None:
     within()
     state.add_notes(links.check_own(page, request.query_values()))
     st.title(t(page, "title"), anchor=False)
-    st.fragment(_provenance, key="provenance")()
+    fragment(_provenance, key="provenance")()
 
 
 @guarded

@@ -10,6 +10,7 @@ from kvviz import lessons
 from kvviz.models import catalog, device, memory
 from kvviz.theory.memory import human
 from kvviz.ui import browser, examples, links, state, warm
+from kvviz.ui.fragment import fragment
 from kvviz.ui.getting import getting
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, named, t
@@ -169,7 +170,7 @@ def _run(entry: catalog.Entry, page: str) -> None:
     coming = progress.stage == "model" or (entry.on_disk and warm.status(entry.name, state.dtype()).coming)
     busy = progress.stage == "passes"
     st.session_state.kv_stage = _stage(entry)
-    st.fragment(_progress, key="progress", run_every=POLL_SECONDS if busy else COMING_SECONDS if coming else None)(
+    fragment(_progress, key="progress", run_every=POLL_SECONDS if busy else COMING_SECONDS if coming else None)(
         entry, page
     )
 

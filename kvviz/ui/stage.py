@@ -8,6 +8,7 @@ import streamlit as st
 
 from kvviz.records import Run
 from kvviz.ui import request, state
+from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded
 from kvviz.ui.language import current, t
 from kvviz.ui.player import View, player
@@ -23,7 +24,7 @@ def stage(page: str, mode: str) -> None:
     st.session_state.kv_drawn = state.current_run().key
     state.learner().compare(bool(state.value("compare")))
     passes = state.learner().progress().stage == "passes"
-    st.fragment(_stage, key="player", run_every=POLL_SECONDS if passes else None)(page, mode)
+    fragment(_stage, key="player", run_every=POLL_SECONDS if passes else None)(page, mode)
 
 
 @guarded

@@ -129,6 +129,18 @@ def test_only_cache_api_and_caches_touch_cache_classes():
             assert not touched, f"{shown(path)}: {touched}"
 
 
+def test_only_one_file_draws_fragments_and_only_one_style_sheets():
+    """Both leave gaps where they stand bare: what the browser is left with is in tests/pages/test_fragment.py."""
+    for name, where in (("fragment", "kvviz/ui/fragment.py"), ("html", "kvviz/ui/style.py")):
+        callers = {
+            shown(path)
+            for path in PYTHON
+            for n in ast.walk(tree(path))
+            if isinstance(n, ast.Attribute) and n.attr == name and getattr(n.value, "id", "") == "st"
+        }
+        assert callers == {where}, f"st.{name} is called by {sorted(callers)}"
+
+
 @pytest.mark.parametrize("path", [*PYTHON, *TESTS, *FRONT, ROOT / "tests" / "run"], ids=shown)
 def test_files_are_short(path):
     lines = len(path.read_text(encoding="utf-8").splitlines())

@@ -14,6 +14,7 @@ from kvviz.records import Run
 from kvviz.records.heads import HABITS, ranking
 from kvviz.ui import charts, experiment, links, page, request, state
 from kvviz.ui.attention_page.study import NAME, scores, study, written
+from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded
 from kvviz.ui.heads import heads, view
 from kvviz.ui.language import current, t
@@ -30,7 +31,7 @@ def hero() -> None:
     request.take_own(NAME, attention_rows="all", attention_stage="softmax")
     st.session_state.kv_hero_drawn = state.current_run().key, state.learner().progress().busy
     busy = st.session_state.kv_hero_drawn[1]
-    st.fragment(_hero, key="hero", run_every=POLL_SECONDS if busy else None)()
+    fragment(_hero, key="hero", run_every=POLL_SECONDS if busy else None)()
 
 
 @guarded
@@ -41,13 +42,13 @@ def _hero() -> None:
     state.settle_place(run)
     here = state.view(run)
     _controls(run, here)
-    st.fragment(_said, key="said")()
+    fragment(_said, key="said")()
     left, right = st.columns([6, 5])
     with left:
         _overview(run, here)
-        st.fragment(_head, key="head")()
+        fragment(_head, key="head")()
     with right:
-        st.fragment(_picked, key="picked")()
+        fragment(_picked, key="picked")()
 
 
 def _in_view() -> tuple[Run, View, int | None, dict[str, object]]:

@@ -17,7 +17,6 @@ from kvviz.ui import experiment
 from kvviz.ui.guard import guarded
 from kvviz.ui.language import t
 from kvviz.ui.memory_page.controls import NAME
-from kvviz.ui.page import RUNNING
 
 
 def literal(values: Mapping[str, object]) -> dict[str, object]:
@@ -51,7 +50,6 @@ def hero(held: Held) -> None:
     """The formula with this run's numbers, what was counted, and both within all that the run takes."""
     values = values_of(held)
     experiment.answer(NAME, "answer", **values)
-    st.html(RUNNING)
     st.container(key="formula").text(t(NAME, "formula", **values))
     picture, side = st.columns([3.2, 1.6])
     with picture:

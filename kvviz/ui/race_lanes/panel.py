@@ -17,6 +17,7 @@ from kvviz.records.race import Race
 from kvviz.refusal import Refusal
 from kvviz.theory.work import rows_with_cache, rows_without_cache
 from kvviz.ui import charts, links, request, state
+from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, t
 from kvviz.ui.race_lanes import race_lanes
@@ -106,7 +107,7 @@ def lanes(run: Run, wish: Wish) -> None:
     """The hero. While a race is on, it looks for new tokens five times a second."""
     now = racer().state()
     polling = now.busy and not now.measuring_waits
-    st.fragment(_lanes, key="race", run_every=POLL_SECONDS if polling else None)(run, wish)
+    fragment(_lanes, key="race", run_every=POLL_SECONDS if polling else None)(run, wish)
 
 
 @guarded
@@ -179,7 +180,7 @@ def waits() -> None:
         return
     st.subheader(t("race", "waits_title"), anchor=False)
     polling = now.busy and now.measuring_waits
-    st.fragment(_waits, key="race-waits", run_every=POLL_SECONDS if polling else None)()
+    fragment(_waits, key="race-waits", run_every=POLL_SECONDS if polling else None)()
 
 
 @guarded

@@ -15,6 +15,7 @@ from kvviz.records.beside import beside
 from kvviz.records.source import Walk
 from kvviz.records.tokens import label
 from kvviz.ui import browser, experiment, links, request, state
+from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded
 from kvviz.ui.language import current, has, t
 from kvviz.ui.player import View
@@ -40,7 +41,7 @@ def stage() -> None:
     st.session_state.kv_drawn = state.current_run().key
     _take_link()
     busy = state.learner().progress().busy
-    st.fragment(_stage, key="walk", run_every=POLL_SECONDS if busy else None)(busy)
+    fragment(_stage, key="walk", run_every=POLL_SECONDS if busy else None)(busy)
 
 
 def go(station: str, step: int | None = None) -> None:
