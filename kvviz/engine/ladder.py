@@ -173,7 +173,11 @@ class _Climber:
                 if stop.is_set():
                     yield self._stopped()
                     return
-                self.generate.append(self._beside())
+                beside = self._beside(stop)
+                if beside is None:
+                    yield self._stopped()
+                    return
+                self.generate.append(beside)
             if repeat == 0:
                 if may_grow:
                     fits = int(budget_s / max(self.clock() - begun, 1e-9))
@@ -199,11 +203,12 @@ class _Climber:
                 sheet.ms.pop()
         return self.snapshot("stopped")
 
-    def _beside(self) -> float:
-        """Milliseconds a token of transformers' own loop, with the kernel it would pick: all N less the first alone."""
+    def _beside(self, stop) -> float | None:
+        """Milliseconds a token of transformers' own loop, with the kernel it would pick: all N less the first alone.
+        None if it was stopped."""
         module, _ = self.modules.get(kernels(self.model)[-1], self.model.facts.dtype)
-        whole, first = (_generate(self.model, module, self.ids, n, self.batch) for n in (self.N, 1))
-        return (whole - first) / (self.N - 1)
+        whole, first = (_generate(self.model, module, self.ids, n, self.batch, stop) for n in (self.N, 1))
+        return None if stop.is_set() else (whole - first) / (self.N - 1)
 
     def _measure(self, stop) -> None:
         """The device's rates in every precision that runs and where there is room for it."""
@@ -218,10 +223,12 @@ class _Climber:
                 self.rates = rates.of(self.model.device, getattr(torch, dtype), turn=self.model.lock)
 
 
-def _generate(model: LoadedModel, module: torch.nn.Module, ids: list[int], N: int, batch: int) -> float:
-    """Milliseconds of transformers' own loop for N tokens."""
+def _generate(model: LoadedModel, module: torch.nn.Module, ids: list[int], N: int, batch: int, stop) -> float:
+    """Milliseconds of transformers' own loop for N tokens, or for those until `stop` was set."""
     fed = torch.tensor([ids] * batch, device=model.device)  # (B, P)
+    ended = [torch.full((batch,), value, device=model.device) for value in (False, True)]  # made once, off the clock
     options = {"do_sample": False, "max_new_tokens": N, "min_new_tokens": N, "pad_token_id": 0}
+    options["stopping_criteria"] = [lambda *_, **__: ended[stop.is_set()]]
     with model.lock, torch.inference_mode(), timed(model.device) as watch:
         module.generate(fed, attention_mask=torch.ones_like(fed), **options)
     return watch.ms

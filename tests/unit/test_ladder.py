@@ -209,6 +209,31 @@ def test_stopping_leaves_what_was_measured(story_gpt2, after, warm, passes, repe
     assert to_json(from_json(to_json(last))) == to_json(last)  # which looks for contradictions
 
 
+def test_stopping_ends_generate_after_the_pass_it_is_in(story_gpt2, monkeypatch):
+    """20 tokens take 20 passes; set in the third, Stop leaves no fourth. The round that it cut has no time of it."""
+    stop, passes = threading.Event(), []
+    own = type(story_gpt2.module).generate
+
+    def counted(module, *args, **options):
+        def third(*_):
+            passes.append(1)
+            if len(passes) == 3:
+                stop.set()
+
+        hook = module.register_forward_pre_hook(third)
+        try:
+            return own(module, *args, **options)
+        finally:
+            hook.remove()
+
+    monkeypatch.setattr(type(story_gpt2.module), "generate", counted)
+    last = list(ladder.climb(story_gpt2, TEXT, P, 20, rungs=ONE, repeats=2, stop=stop, measure_rates=False))[-1]
+    # The first token alone, which is taken from the time of all, is one pass more, if it is asked for at all.
+    assert 3 <= len(passes) <= 4 and last.state == "stopped" and len(last.generate) == 0
+    assert [r.n for r in last.rungs] == [20]
+    assert to_json(from_json(to_json(last))) == to_json(last)
+
+
 def test_stopping_in_a_later_round_leaves_holes(story_gpt2, monkeypatch):
     stop, seen = threading.Event(), watched(monkeypatch)
     for found in ladder.climb(story_gpt2, TEXT, P, N, rungs=TWO, repeats=3, stop=stop, beside_generate=False):

@@ -48,8 +48,8 @@ def take(**chosen: object) -> None:
 
 
 def number(where: st.delta_generator.DeltaGenerator, name: str, default: float | None, **more: object) -> float | None:
-    """A number of the page; its limits are the link's. The browser puts a number outside them back without a word, so
-    the help says them."""
+    """A number of the page; its limits are the link's. The browser marks a number outside them and does not send it;
+    its sentence is English and seen on hover alone, so the help says the limits."""
     st.session_state.setdefault(name, default)
     least, most = OWN[name]
     limits = t(NAME, "control_limits", least=f"{least:,}", most=f"{most:,}")
