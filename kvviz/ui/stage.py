@@ -80,14 +80,14 @@ def _shared(here: View, mode: str) -> View:
 
 
 def _moved(mode: str):
-    def moved(here: View) -> None:
+    def moved(here: View, unsure: bool) -> None:
         # A run of the whole page draws the followers anyway. It may be the next page's, when the place and the click on
         # a link come in one message: asking for fragments would end it before its first element.
         place = _shared(here, mode)
         st.session_state.kv_elsewhere = None
         state.told(place)  # Python may know it already, from a question of the player's, with nothing drawn for it
         if st.session_state.get("kv_followed") != place and not request.whole_page():
-            st.rerun(list(FOLLOWERS))
+            st.rerun(["player", *FOLLOWERS] if unsure else list(FOLLOWERS))
 
     return moved
 

@@ -25,9 +25,9 @@ def page(monkeypatch):
 
 def test_a_new_place_is_followed_once(page):
     page.session["kv_followed"] = View(3, 0, 0)
-    stage._moved("run")(View(3, 0, 0))
+    stage._moved("run")(View(3, 0, 0), False)
     assert page.asked == []
-    stage._moved("run")(View(4, 0, 0))
+    stage._moved("run")(View(4, 0, 0), False)
     assert page.asked == [list(stage.FOLLOWERS)]
 
 
@@ -35,5 +35,12 @@ def test_a_place_that_a_question_told_first_is_followed_too(page):
     """The player asked for more passes and said where it stands: nothing below has been drawn for that yet."""
     page.session["kv_followed"] = View(3, 0, 0)
     state.told(View(9, 0, 0))
-    stage._moved("run")(View(9, 0, 0))
+    stage._moved("run")(View(9, 0, 0), False)
     assert page.asked == [list(stage.FOLLOWERS)]
+
+
+def test_a_player_whose_last_words_may_be_lost_is_drawn_too(page):
+    """Streamlit takes back what a fragment has drawn and not sent, as the fragment starts again to hear of a move."""
+    page.session["kv_followed"] = View(3, 0, 0)
+    stage._moved("run")(View(4, 0, 0), True)
+    assert page.asked == [["player", *stage.FOLLOWERS]]

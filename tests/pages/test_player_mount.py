@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from types import SimpleNamespace
 
 import pytest
 from factories import PLAYER_CASES, make_run, next_step
@@ -38,7 +39,8 @@ class Mounted:
         self.at.session_state["run"] = run
         self.at.session_state["view"] = view
         self.at.session_state["on_extend"] = self.extended.append
-        self.at.session_state["on_move"] = self.moved.append
+        self.unsure: list[bool] = []
+        self.at.session_state["on_move"] = lambda view, unsure: (self.moved.append(view), self.unsure.append(unsure))
 
     def render(self, *, key: str, data: bytes, **callbacks: object) -> None:
         import streamlit as st
@@ -138,6 +140,30 @@ def test_what_the_browser_lacks_is_sent_again(mounted) -> None:
     mounted.say("want", [3, 1, 2, "all", None], have={"passes": 4, "language": ""})
     assert (mounted.sent[-1]["from"], mounted.sent[-1]["to"]) == (4, 12)
     assert "words" in mounted.sent[-1]["caller"]
+
+
+def test_what_may_not_have_been_sent_is_said_to_the_page(mounted, monkeypatch) -> None:
+    """A message that says something new may still wait in the server for a second; the same again is nothing new."""
+    clock = SimpleNamespace(monotonic=lambda: clock.now, now=100.0)
+    monkeypatch.setattr(player_module, "time", clock)
+    for _ in range(3):  # passes and words; no passes; the same
+        mounted.rerun()
+    clock.now = 100.9
+    mounted.say("view", [7, 2, 5, "all", None], passes=12)
+    clock.now = 102.1  # the place it moved to brought rows of another head, at 100.9, and nothing since
+    mounted.say("view", [8, 2, 5, "all", None], passes=12)
+    assert mounted.unsure == [True, False]
+
+
+def test_passes_that_did_not_arrive_are_sent_again_with_the_next_move(mounted, monkeypatch) -> None:
+    monkeypatch.setattr(player_module, "time", SimpleNamespace(monotonic=lambda: 100.0 * len(mounted.sent)))
+    mounted.rerun()
+    mounted.say("view", [3, 1, 2, "all", None], passes=12)
+    assert mounted.unsure == [False]
+    mounted.say("view", [2, 1, 2, "all", None], passes=4)  # the browser holds four of the twelve
+    assert mounted.unsure == [False, True]
+    assert (mounted.sent[-1]["from"], mounted.sent[-1]["to"]) == (4, 12)
+    assert "words" not in mounted.sent[-1]["caller"]
 
 
 def test_words_about_another_run_are_not_taken(mounted) -> None:

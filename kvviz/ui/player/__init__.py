@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
+import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -26,6 +29,7 @@ _JS = (
 )  # fmt: skip
 _CSS = ("theme", "frame", "parts")
 _RUNS_REMEMBERED = 4
+UNSENT_SECONDS = 1.0  # for so long a message may still wait in a busy server
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,9 @@ class _Mount:
     asks: int = 0
     answered: int = 0  # highest number of passes asked for and handled
     on_extend: Callable[[int], None] | None = None
-    on_move: Callable[[View], None] | None = None
+    on_move: Callable[[View, bool], None] | None = None
+    message: bytes = b""  # digest of the last one
+    changed: float = -math.inf  # seconds: when a message last said something new
 
 
 @cache
@@ -79,7 +85,7 @@ def player(
     mode: Literal["run", "prefill"] = "run",
     presenter: bool = False,
     on_extend: Callable[[int], None] | None = None,
-    on_move: Callable[[View], None] | None = None,
+    on_move: Callable[[View, bool], None] | None = None,
     asks: int = 0,
     asked: bool = False,
     coming: bool = False,
@@ -94,7 +100,9 @@ def player(
     returned, or when `asks` has changed since (the same place asked for again); else the player keeps its own place.
     `on_extend(n)` is called when the learner asks for the run to reach n passes, n at most
     len(run.steps) + room; it is the caller's to grow the run and pass it in the rerun that follows.
-    `on_move(view)` is called when the learner has come to rest elsewhere; it may end in `st.rerun`.
+    `on_move(view, unsure)` is called when the learner has come to rest elsewhere; it may end in `st.rerun`. Streamlit
+    has then taken back what the player said and had not sent: `unsure` says that there may be such, so that the player
+    has to be drawn too.
     `coming` says that another run will take this one's place: the browser asks after it every few seconds.
     `asked` says that the learner or a link chose this `view`: it wins over a place that the browser has not told yet.
     `busy` is a short text shown while the model is not ready.
@@ -133,9 +141,13 @@ def player(
     if have.passes == len(run.steps):
         blobs += message.build_ahead(ahead, have, focus, {**header, "words": None})
     have.offered = max(have.offered, len(run.steps) + len(blobs) - 1)
+    data = message.pack(blobs)
+    digest = hashlib.blake2b(data, digest_size=16).digest()
+    if digest != mount.message:
+        mount.message, mount.changed = digest, time.monotonic()
     _renderer()(
         key=key,
-        data=message.pack(blobs),
+        data=data,
         on_view_change=lambda: _heard(key, "view"),
         on_extend_change=lambda: _heard(key, "extend"),
         on_want_change=lambda: _heard(key, "want"),
@@ -180,8 +192,11 @@ def _heard(key: str, event: str) -> None:
         mount.answered, wanted = max(mount.answered, target), max(wanted, target)
     if mount.on_extend is not None and wanted > mount.size.passes:
         mount.on_extend(wanted)
+    behind = isinstance(passes, int) and 0 <= passes < have.passes
+    if behind:
+        have.back_to(passes)
     if event == "view" and place is not None and mount.reported is not None and mount.on_move is not None:
-        mount.on_move(mount.reported)
+        mount.on_move(mount.reported, behind or time.monotonic() - mount.changed < UNSENT_SECONDS)
 
 
 def _view(raw: Any) -> View | None:

@@ -66,6 +66,12 @@ class Have:
     language: str = ""
     offered: int = 0  # passes it may show: these, and those sent ahead of being asked for
 
+    def back_to(self, passes: int) -> None:
+        """It holds no more than these: what was sent since did not reach it, or has not yet."""
+        self.passes, self.slabs = passes, {}
+        for held in (self.headnorms, self.attention):
+            held.update({unit: min(n, passes) for unit, n in held.items()})
+
     def take(self, raw: Any, size: Size) -> None:
         """A browser's own account of what it holds. Anything malformed counts as not held."""
         said = raw if isinstance(raw, dict) else {}
