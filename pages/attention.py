@@ -17,7 +17,7 @@ def below(run: Run, view: View) -> None:
 shell.heading("attention")
 run = state.current_run()
 attention.hero()
-attention.tries(run)
+attention.tries()
 attention.proofs(run)
 attention.gallery(run)
 fragment(page.follow, key="below")("attention", below)

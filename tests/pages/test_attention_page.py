@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -171,13 +172,35 @@ def test_a_pick_in_the_browser_moves_the_shared_place_once(opened, monkeypatch):
     assert reruns == [["picked", "said", "head", "below", "share"]]
     assert app.session_state.kv_view.layer == 5
     top._clicked(7, 5, 7, 1)
-    assert reruns[1:] == [["hero", "picked", "said", "head", "below", "share"]]
+    assert reruns[1:] == [["hero", "tries", "below", "share"]]  # the hero draws picture, answer and head itself
     held = top._asked(app.session_state.kv_view)
     assert (held.times, held.layer, held.head, held.own) == (before.times, 3, 2, (5, 7))
     # Drawn anew, the page may have a new overview: it is told the place; one that is there already stays where it is.
     monkeypatch.setattr(top.request, "whole_page", lambda: True)
     again = top._asked(app.session_state.kv_view)
     assert (again.times, again.heard, again.layer, again.head) == (before.times, 1, 5, 7)
+
+
+def test_a_place_that_the_growing_run_has_come_to_is_followed_below(opened, monkeypatch):
+    """A link asks for step 6 of a run that still grows: the picture looks for it, and takes the rest with it."""
+    from kvviz.ui.attention_page import top
+
+    app = opened("attention", step="6")
+    assert app.session_state.kv_followed.step == 6
+    reruns = []
+    for name in ("columns", "rerun"):
+        monkeypatch.setattr(top.st, name, {"columns": lambda *_: [nullcontext()] * 2, "rerun": reruns.append}[name])
+    monkeypatch.setattr(top.st, "session_state", app.session_state)
+    monkeypatch.setattr(top.request, "whole_page", lambda: False)
+    for name in ("_controls", "_overview"):
+        monkeypatch.setattr(top, name, lambda *_: None)
+    monkeypatch.setattr(top, "fragment", lambda *_, **__: lambda: None)
+    app.session_state.kv_hero_drawn = (state.current_run().key, False)
+    top._hero()
+    assert reruns == []
+    state.told(View(7, 3, 2))
+    top._hero()
+    assert reruns == [["tries", "below", "share"]]
 
 
 def test_what_a_slider_of_another_step_says_moves_nothing(opened, monkeypatch):

@@ -1,6 +1,8 @@
-"""Below the fold: the same head as lines, what was measured of all heads, and the gallery of masks."""
+"""Below the picture: what to try, the same head as lines, what was measured of all heads, and the gallery of masks."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import streamlit as st
@@ -13,8 +15,35 @@ from kvviz.ui import experiment, page, state
 from kvviz.ui.attention_page.study import NAME, make_masks, scores, study, wishes, written
 from kvviz.ui.attention_page.top import asking, go
 from kvviz.ui.experimenter import State
+from kvviz.ui.fragment import fragment
+from kvviz.ui.guard import guarded
 from kvviz.ui.language import t
 from kvviz.ui.player import View
+
+
+def tries() -> None:
+    """The strongest head of three kinds in the step in view, each put in view."""
+    fragment(_tries, key="tries")()
+
+
+@guarded
+def _tries() -> None:
+    run = state.current_run()
+    here = state.view(run)
+    measured = scores(run, here.step)
+    each = []
+    for name in ("previous", "first", "entropy"):
+        top = strongest(measured[name], lowest=name == "entropy")
+        values = {"layer": "–", "head": "–", "value": "–"}
+        if top:
+            values = {"layer": top.layer, "head": top.head, "value": written(name, top.value)}
+        act = _to(top.layer, top.head) if top else (lambda: None)
+        each.append(experiment.Try(name, act, values, off=top is None))
+    experiment.tries(NAME, each)
+
+
+def _to(layer: int, head: int) -> Callable[[], None]:
+    return lambda: go(state.view(state.current_run()).step, layer, head)
 
 
 def found_heads(run: Run, here: View) -> None:

@@ -11,8 +11,8 @@ import streamlit as st
 
 from kvviz.figures import text
 from kvviz.records import Check, Run
-from kvviz.records.heads import HABITS, HeadFacts, Induction, head_facts, strongest
-from kvviz.ui import experiment, links, state
+from kvviz.records.heads import HABITS, HeadFacts, Induction, head_facts
+from kvviz.ui import experiment
 from kvviz.ui.experimenter import State
 from kvviz.ui.language import t
 
@@ -83,25 +83,6 @@ def written(name: str, value: float) -> str:
     if np.isnan(value):
         return "–"
     return t(NAME, "bits_n", bits=f"{value:.2f}") if name == "entropy" else text.percent(value)
-
-
-def tries(run: Run) -> None:
-    """The strongest head of three kinds, each put in view."""
-    here = state.view(run)
-    measured = scores(run, here.step)
-    each = []
-    for name in ("previous", "first", "entropy"):
-        top = strongest(measured[name], lowest=name == "entropy")
-        values = {"layer": "–", "head": "–", "value": "–"}
-        if top:
-            values = {"layer": top.layer, "head": top.head, "value": written(name, top.value)}
-        act = _to(here.step, top.layer, top.head) if top else (lambda: None)
-        each.append(experiment.Try(name, act, values, off=top is None))
-    experiment.tries(NAME, each)
-
-
-def _to(step: int, layer: int, head: int):
-    return lambda: state.ask(links.Place(step, layer, head))
 
 
 def proofs(run: Run) -> None:

@@ -21,7 +21,8 @@ from kvviz.ui.language import current, t
 from kvviz.ui.player import View
 
 PARTS = ("picked", "said", "head", "below", "share")  # what follows the head, the picture first
-FOLLOWERS = ("hero", *PARTS)  # what follows the step
+BESIDE = ("tries", "below", "share")  # what follows the step, besides the hero
+FOLLOWERS = ("hero", *BESIDE)  # and all of it: the hero draws the other parts itself
 POLL_SECONDS = 0.5
 ROWS = ("all", "one")
 
@@ -49,6 +50,8 @@ def _hero() -> None:
         fragment(_head, key="head")()
     with right:
         fragment(_picked, key="picked")()
+    if not request.whole_page() and st.session_state.get("kv_followed") != here:
+        st.rerun(list(BESIDE))  # the run has come to the place that a link asked for
 
 
 def _in_view() -> tuple[Run, View, int | None, dict[str, object]]:
