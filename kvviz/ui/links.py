@@ -22,7 +22,7 @@ from kvviz.records.source import STATIONS
 
 LANGUAGE_NAMES = {"en": "English", "zh": "中文"}  # as the language control shows them, and as its query value
 LANES = tuple(f"{cache}-{kernel}" for cache in CACHES for kernel in KERNELS)
-MAX_NEW = 1023  # the longest run there is: one prompt token and 1,023 more positions
+MAX_NEW = 1024  # the longest run there is: one prompt token, and all but the last of these are fed too
 LINK_TOKENS = 256  # a step alone, without `new`, asks for no longer run than this
 
 # name -> (least, greatest), inclusive; whole numbers first

@@ -124,7 +124,7 @@ def test_while_passes_come_stop_is_there(opened, results):
     assert still["problem"].stopped == 1
     queued = dataclasses.replace(half, before=3)
     app, _ = with_states(opened, "problem", {"problem": queued})
-    assert "Passes of others that come first at this model: 3." in text_of(app)
+    assert "Passes that come first at this model, of other pages or people: 3." in text_of(app)
 
 
 def test_fewer_passes_can_be_shown(opened, results):
@@ -170,7 +170,7 @@ def test_with_the_mask_off_the_other_map_is_shown(opened, results):
     app, _ = with_states(opened, "allowed", results, causal="off")
     assert "Without the mask the edit reaches back" in text_of(app)
     app.button_group("causal").select("on").run()
-    assert "all **36 cells before it are exactly 0**" in text_of(app)
+    assert "all **36 cells of K and V before it are exactly 0**" in text_of(app)
 
 
 def test_tries_put_the_page_in_their_state(opened, results):

@@ -65,7 +65,7 @@ def test_a_model_that_is_not_in_the_list_is_refused(model):
 
 
 def test_settings_in_range_pass_without_a_note():
-    good = {"model": "gpt2", "temperature": "0.7", "top_k": "20", "top_p": "0.9", "seed": "0", "new": "1023"}
+    good = {"model": "gpt2", "temperature": "0.7", "top_k": "20", "top_p": "0.9", "seed": "0", "new": "1024"}
     assert links.check_settings(good, ["gpt2"]) == []
 
 
@@ -82,7 +82,7 @@ def test_settings_in_range_pass_without_a_note():
         ("seed", "-1"),
         ("seed", str(2**31)),
         ("new", "0"),
-        ("new", "1024"),
+        ("new", "1025"),
     ],
 )
 def test_settings_out_of_range_are_named(name, value):
