@@ -30,10 +30,10 @@ def unset() -> str:
     return st.session_state.get("kv_lang") or by_browser()
 
 
-def named() -> str | None:
-    """The name that the control shows from the start: of the first link's language. A value set by Python would do
-    only until a browser that is slow to draw the control says that nothing is chosen in it."""
-    return links.LANGUAGE_NAMES.get(st.session_state.get("kv_lang"))
+def named() -> str:
+    """The name that the control shows from the start: of the language that holds while nobody has chosen. A value set
+    by Python would do only until a browser that is slow to draw the control says that nothing is chosen in it."""
+    return links.LANGUAGE_NAMES[unset()]
 
 
 def by_browser() -> str:

@@ -76,7 +76,7 @@ def test_an_edit_is_made_opened_and_broken(visits):
     chart(visit, "allowed-map")
     expect(proofs(visit, "allowed")).to_have_count(6, timeout=LONG_MS)
     line = visit.page.locator(".st-key-answer-allowed")
-    expect(line).to_contain_text("all 24 cells before it are exactly 0")  # 2 · 6 layers · 2 positions
+    expect(line).to_contain_text("all 24 cells of K and V before it are exactly 0")  # 2 · 6 layers · 2 positions
     assert counters(visit, "allowed")["exactly 0, before"] == ("24", "4")
     press(visit, "try-allowed-open")
     expect(line).to_contain_text("Without the mask the edit reaches back", timeout=LONG_MS)
