@@ -25,6 +25,12 @@ NARROW = (
     ".stMain [data-testid=stColumn]:has([data-testid=kv-chart],canvas){min-width:min(100%,400px)}</style>"
 )
 
+# As high as the fields beside them, so that labels in one line stand at one height.
+CHOICES = (
+    "<style>:is(.st-key-attention_rows,.st-key-edit_how,.st-key-causal,.st-key-roofline_dtype,.st-key-roofline_B) "
+    "button{min-height:2.5rem}</style>"
+)
+
 # Text as it is, in a fixed-width face: the running text, a pass in a few lines, a formula.
 RUNNING = (
     "<style>:is(.st-key-running_text,.st-key-code,.st-key-formula) [data-testid=stText]"
@@ -62,6 +68,7 @@ def style(*, presenter: bool) -> None:
     would move those after it (see `fragment`)."""
     st.html(SIDEBAR)
     st.html(NARROW)
+    st.html(CHOICES)
     st.html(RUNNING)
     st.html(LOOK)
     if presenter:
