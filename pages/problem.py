@@ -102,7 +102,7 @@ def curves(whole: Growth) -> None:
         quantity = st.segmented_control(
             t(NAME, "quantity"), list(names), default="rows", format_func=names.get, key="work_quantity", required=True
         )
-    P = prompt.slider(t(NAME, "formula_P"), 1, 500, whole.P, key="formula_P")
+    P = prompt.slider(t(NAME, "formula_P"), 1, 500, whole.P, key=f"formula_P_{whole.P}")  # another run, its own P
     to = length.slider(t(NAME, "formula_N"), 2, 1000, 200, key="formula_N")
     chosen = {"quantity": quantity, "P": P, "to": to}
     experiment.chart(
