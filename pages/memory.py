@@ -25,9 +25,9 @@ memory_page.hero(held)
 experiment.tries(
     NAME,
     [
-        experiment.Try("llama", lambda: memory_page.take(memory_T=8_192)),
-        experiment.Try("window", lambda: memory_page.take(memory_model="mistral-7b", memory_T=32_768)),
-        experiment.Try("mla", lambda: memory_page.take(memory_model="deepseek-v3", memory_T=32_768)),
+        experiment.Try("llama", lambda: memory_page.take(memory_B=1, memory_T=8_192)),
+        experiment.Try("window", lambda: memory_page.take(memory_model="mistral-7b", memory_B=1, memory_T=32_768)),
+        experiment.Try("mla", lambda: memory_page.take(memory_model="deepseek-v3", memory_B=1, memory_T=32_768)),
     ],
 )
 experiment.proofs(NAME, held.checks, **values)

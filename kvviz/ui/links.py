@@ -18,6 +18,7 @@ from kvviz.records.gpus import GPUS
 from kvviz.records.ladder import CACHES, KERNELS
 from kvviz.records.presets import PRESETS
 from kvviz.records.roofline import BATCHES
+from kvviz.records.sizes import MOST_MEMORY
 from kvviz.records.source import STATIONS
 
 LANGUAGE_NAMES = {"en": "English", "zh": "中文"}  # as the language control shows them, and as its query value
@@ -93,7 +94,7 @@ OWN: Mapping[str, Mapping[str, Field]] = {
         "memory_gpu": tuple(GPUS),
         "memory_gpus": (1, 1024),
         "memory_weights": tuple(FORMATS),
-        "memory_total": (0.0, 100_000.0),
+        "memory_total": (0.0, MOST_MEMORY),
         "memory_percent": (1, 100),
         "memory_resident": (0.0, 100_000.0),
         "memory_peak": (0.0, 100_000.0),
