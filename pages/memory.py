@@ -5,7 +5,7 @@ import dataclasses
 import streamlit as st
 
 from kvviz.records.sizes import of_run
-from kvviz.ui import experiment, memory_page, page, request, shell, state
+from kvviz.ui import browser, experiment, memory_page, page, request, shell, state
 from kvviz.ui.language import t
 
 NAME = "memory"
@@ -48,3 +48,4 @@ memory_page.engine(wanted, gpu)
 experiment.code(NAME, **values)
 experiment.questions(NAME, **values)
 page.onward(NAME)
+browser.show_own(NAME)

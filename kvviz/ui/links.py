@@ -259,13 +259,17 @@ def clamp(place: Place, steps: int, layers: int, heads: int) -> tuple[Place, lis
 
 
 def build(base: str, values: Mapping[str, object]) -> str:
-    """`base` (scheme, host and page path) with every value in its query. Booleans as Streamlit writes them, several
-    words with commas."""
+    """`base` (scheme, host and page path) with every value in its query."""
+    return f"{base.split('?')[0].split('#')[0]}?{urlencode(written(values), quote_via=quote)}"
+
+
+def written(values: Mapping[str, object]) -> dict[str, str]:
+    """As a query holds them, without those that are None. Booleans as Streamlit writes them, several words with
+    commas."""
 
     def one(value: object) -> str:
         if isinstance(value, list):
             return ",".join(map(str, value))
         return str(value).lower() if isinstance(value, bool) else str(value)
 
-    written = {k: one(v) for k, v in values.items() if v is not None}
-    return f"{base.split('?')[0].split('#')[0]}?{urlencode(written, quote_via=quote)}"
+    return {k: one(v) for k, v in values.items() if v is not None}

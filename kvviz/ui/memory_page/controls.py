@@ -13,7 +13,7 @@ from kvviz.records.model_config import read
 from kvviz.records.presets import PRESETS
 from kvviz.records.sizes import LEAST_MEMORY, Wanted
 from kvviz.refusal import Refusal
-from kvviz.ui import links, request
+from kvviz.ui import links
 from kvviz.ui.guard import refused
 from kvviz.ui.language import t
 
@@ -55,10 +55,7 @@ def number(where: st.delta_generator.DeltaGenerator, name: str, default: float |
 
 
 def pick(where: st.delta_generator.DeltaGenerator, name: str, default: str, shown: Callable[[str], str]) -> str:
-    """One of a few. A link sets it, Copy link holds it."""
-    given = links.own(NAME, request.query_values()).get(name)
-    if given is not None and st.session_state.get(f"kv_took_{name}") != given:  # once: then the control speaks
-        st.session_state[name] = st.session_state[f"kv_took_{name}"] = given
+    """One of a few. A link sets it (request.take_own), Copy link holds it."""
     held = st.session_state.get(name)
     if held not in OWN[name]:  # after a reload the browser tells the text of the line
         st.session_state[name] = next((each for each in OWN[name] if shown(each) == held), default)
