@@ -168,7 +168,7 @@ def _windows(config: Mapping[str, Any], kind: str, layers: int) -> tuple[int, in
     kinds = config.get("layer_types")
     if isinstance(kinds, list) and kinds:
         if len(kinds) != layers:
-            raise Refusal("config_layer_kind", kind=f"layer_types: {len(kinds)}")
+            raise Refusal("config_layer_kind", kind=f"layer_types: {len(kinds):,}")
         for each in kinds:
             if each not in ("full_attention", "sliding_attention"):
                 raise Refusal("config_layer_kind", kind=str(each)[:NAME])
