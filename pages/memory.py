@@ -5,7 +5,7 @@ import dataclasses
 import streamlit as st
 
 from kvviz.records.sizes import of_run
-from kvviz.ui import experiment, memory_page, page, request, shell, state
+from kvviz.ui import browser, experiment, memory_page, page, request, shell, state
 from kvviz.ui.language import t
 
 NAME = "memory"
@@ -25,9 +25,9 @@ memory_page.hero(held)
 experiment.tries(
     NAME,
     [
-        experiment.Try("llama", lambda: memory_page.take(memory_T=8_192)),
-        experiment.Try("window", lambda: memory_page.take(memory_model="mistral-7b", memory_T=32_768)),
-        experiment.Try("mla", lambda: memory_page.take(memory_model="deepseek-v3", memory_T=32_768)),
+        experiment.Try("llama", lambda: memory_page.take(memory_B=1, memory_T=8_192)),
+        experiment.Try("window", lambda: memory_page.take(memory_model="mistral-7b", memory_B=1, memory_T=32_768)),
+        experiment.Try("mla", lambda: memory_page.take(memory_model="deepseek-v3", memory_B=1, memory_T=32_768)),
     ],
 )
 experiment.proofs(NAME, held.checks, **values)
@@ -48,3 +48,4 @@ memory_page.engine(wanted, gpu)
 experiment.code(NAME, **values)
 experiment.questions(NAME, **values)
 page.onward(NAME)
+browser.show_own(NAME)

@@ -5,7 +5,7 @@ import streamlit as st
 from kvviz.figures import growth as figures
 from kvviz.records import Run
 from kvviz.records.growth import Growth, of_run
-from kvviz.ui import experiment, links, page, request, shell, state
+from kvviz.ui import browser, experiment, links, page, request, shell, state
 from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import GrowthWish, found, growth
 from kvviz.ui.fragment import fragment
@@ -139,3 +139,4 @@ fragment(curves, key="curves")(whole)
 experiment.code(NAME, **values)
 experiment.questions(NAME, **values)
 page.onward(NAME)
+browser.show_own(NAME)

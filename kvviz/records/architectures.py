@@ -105,6 +105,12 @@ class Architecture:
         return self if self.latent else dataclasses.replace(self, latent=9 * self.head_dim // 2)
 
 
+def written(value: object) -> str:
+    """A number as sentences have it, with separators; one too long for a line is cut."""
+    text = f"{value:,}" if type(value) is int else str(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
 def checked(model: Architecture) -> Architecture:
     """The same, if there can be such a model. Raises Refusal "size_not_possible" {part, value, most} or
     "size_groups" {heads, kv_heads}."""
@@ -112,7 +118,7 @@ def checked(model: Architecture) -> Architecture:
         value = getattr(model, part)
         least = 0 if part in ("window", "trained") else 1
         if type(value) is not int or not least <= value <= most:
-            raise Refusal("size_not_possible", part=part, value=str(value)[:40], most=most)
+            raise Refusal("size_not_possible", part=part, value=written(value), most=most)
     if model.heads % model.kv_heads:
         raise Refusal("size_groups", heads=model.heads, kv_heads=model.kv_heads)
     return model
@@ -122,7 +128,7 @@ def checked_request(positions: int, batch: int = 1) -> None:
     """Raises Refusal "size_not_possible" for a length or a batch that nobody can mean."""
     for part, value, most in (("positions", positions, MOST_POSITIONS), ("batch", batch, MOST_BATCH)):
         if type(value) is not int or not 1 <= value <= most:
-            raise Refusal("size_not_possible", part=part, value=str(value)[:40], most=most)
+            raise Refusal("size_not_possible", part=part, value=written(value), most=most)
 
 
 def of_facts(facts: ModelFacts) -> Architecture:

@@ -10,6 +10,7 @@ from kvviz.records.architectures import MOST_BATCH, MOST_POSITIONS, Architecture
 from kvviz.records.checks import Check
 from kvviz.records.gpus import Gpu
 from kvviz.records.run import Run
+from kvviz.refusal import Refusal
 from kvviz.theory import capacity
 from kvviz.theory.memory import kv_bytes, working_bytes
 
@@ -131,6 +132,10 @@ def fit(wanted: Wanted, gpu: Gpu) -> Fit | None:
     )
 
 
+LEAST_MEMORY, MOST_MEMORY = 0.01, 100_000.0  # GiB
+LOGGED = 0.01  # GiB: engines' logs round to that
+
+
 @dataclass(frozen=True)
 class Budget:
     """A serving engine's memory, in GiB, and its blocks. `utilisation` is a share of the GPU's memory."""
@@ -147,6 +152,12 @@ class Budget:
     request: int  # tokens of a request as they come
     latent: bool = False  # the model keeps MLA's vector
 
+    def __post_init__(self) -> None:
+        """Raises Refusal "budget_memory" for no memory at all."""
+        if not LEAST_MEMORY <= self.memory <= MOST_MEMORY:
+            limits = {"least": LEAST_MEMORY, "most": f"{MOST_MEMORY:,.0f}"}
+            raise Refusal("budget_memory", value=f"{self.memory:,.2f}", **limits)
+
     @property
     def room(self) -> float:
         """GiB for K and V. Negative: the engine can't start."""
@@ -160,6 +171,17 @@ class Budget:
     @cached_property
     def blocks(self) -> int:
         return capacity.blocks(self.room * capacity.GIB, self.token_bytes * self.block)
+
+    @property
+    def logged(self) -> tuple[float, float]:
+        """Between which GiB the room may lie if a log gives it rounded."""
+        room = round(self.room / LOGGED) * LOGGED
+        return max(0.0, room - LOGGED / 2), max(0.0, room + LOGGED / 2)
+
+    @property
+    def logged_blocks(self) -> tuple[int, int]:
+        least, most = (capacity.blocks(room * capacity.GIB, self.token_bytes * self.block) for room in self.logged)
+        return least, most
 
     @property
     def tokens(self) -> int:

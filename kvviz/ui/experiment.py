@@ -26,7 +26,7 @@ from kvviz import lessons
 from kvviz.models import catalog
 from kvviz.records import Check, Run
 from kvviz.refusal import Refusal
-from kvviz.ui import charts, links, request, state, warm
+from kvviz.ui import charts, links, state, warm
 from kvviz.ui.experimenter import Experimenter, State, Wish, Work
 from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded, refused
@@ -184,12 +184,9 @@ def table(heading: str, of: Callable[..., dict[str, list]], page: str, record: o
 
 
 def choice(page: str, name: str, default: str | None, *, kind: str = "segmented", labelled: bool = True) -> str | None:
-    """One of links.OWN[page][name], by the words name_VALUE of the lesson. A link sets it, Copy link holds it."""
+    """One of links.OWN[page][name], by the words name_VALUE of the lesson. request.take_own reads it from a link."""
     options = links.OWN[page][name]
     assert isinstance(options, tuple)
-    asked = links.own(page, request.query_values()).get(name)
-    if asked is not None and st.session_state.get(f"kv_took_{name}") != asked:  # once: then the control speaks
-        st.session_state[name] = st.session_state[f"kv_took_{name}"] = asked
     st.session_state.setdefault(name, default)
     control = st.segmented_control if kind == "segmented" else st.pills
     return control(

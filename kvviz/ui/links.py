@@ -18,6 +18,7 @@ from kvviz.records.gpus import GPUS
 from kvviz.records.ladder import CACHES, KERNELS
 from kvviz.records.presets import PRESETS
 from kvviz.records.roofline import BATCHES
+from kvviz.records.sizes import MOST_MEMORY
 from kvviz.records.source import STATIONS
 
 LANGUAGE_NAMES = {"en": "English", "zh": "中文"}  # as the language control shows them, and as its query value
@@ -93,7 +94,7 @@ OWN: Mapping[str, Mapping[str, Field]] = {
         "memory_gpu": tuple(GPUS),
         "memory_gpus": (1, 1024),
         "memory_weights": tuple(FORMATS),
-        "memory_total": (0.0, 100_000.0),
+        "memory_total": (0.0, MOST_MEMORY),
         "memory_percent": (1, 100),
         "memory_resident": (0.0, 100_000.0),
         "memory_peak": (0.0, 100_000.0),
@@ -258,13 +259,17 @@ def clamp(place: Place, steps: int, layers: int, heads: int) -> tuple[Place, lis
 
 
 def build(base: str, values: Mapping[str, object]) -> str:
-    """`base` (scheme, host and page path) with every value in its query. Booleans as Streamlit writes them, several
-    words with commas."""
+    """`base` (scheme, host and page path) with every value in its query."""
+    return f"{base.split('?')[0].split('#')[0]}?{urlencode(written(values), quote_via=quote)}"
+
+
+def written(values: Mapping[str, object]) -> dict[str, str]:
+    """As a query holds them, without those that are None. Booleans as Streamlit writes them, several words with
+    commas."""
 
     def one(value: object) -> str:
         if isinstance(value, list):
             return ",".join(map(str, value))
         return str(value).lower() if isinstance(value, bool) else str(value)
 
-    written = {k: one(v) for k, v in values.items() if v is not None}
-    return f"{base.split('?')[0].split('#')[0]}?{urlencode(written, quote_via=quote)}"
+    return {k: one(v) for k, v in values.items() if v is not None}

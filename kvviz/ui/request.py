@@ -12,6 +12,7 @@ from kvviz.ui import links
 _SEEN = "kv_seen"
 _FIRST = "kv_first"
 HEAD_START = 0.7  # seconds
+KNOWN = 20  # addresses of a page that a late message may still hold
 
 
 def query_values() -> dict[str, str]:
@@ -63,9 +64,40 @@ def take_own(page: str, **first: int | str | list[str]) -> None:
 
 
 def own_news(page: str) -> dict[str, int | float | str | list[str]]:
-    """A page's own settings in the query, once each time they are other than before: from then on its widgets speak."""
-    asked, key = links.own(page, query_values()), f"kv_own_{page}"
-    if st.session_state.get(key, {}) == asked:
-        return {}
-    st.session_state[key] = asked
-    return asked
+    """A page's own settings in the query, once each time they are other than before: from then on its widgets speak.
+
+    What stood there earlier is no news either, unless by Back or Forward: a click can be quicker than the address that
+    the run before it wrote.
+    """
+    asked = links.own(page, query_values())
+    known = _known(page)
+    news = asked not in known or (by_history() and asked != known[-1])
+    _keep(page, asked)
+    return asked if news else {}
+
+
+def own_address(page: str) -> dict[str, object]:
+    """What the query must hold for a reload to come back to the page's own settings as they are; None: nothing.
+
+    Settings that nobody has changed and no link has set are left out. To be called once the widgets exist.
+    """
+    held, query = st.session_state, query_values()
+    fields = [name for name in links.OWN[page] if name in held]
+    first, shown = held.setdefault(f"kv_first_{page}", {}), held.setdefault(f"kv_shown_{page}", set())
+    for name in fields:
+        first.setdefault(name, held[name])
+    shown |= {name for name in links.OWN[page] if name in query}
+    shown |= {name for name in fields if held[name] != first[name]}
+    values = {name: held.get(name) for name in links.OWN[page] if name in shown}
+    _keep(page, links.own(page, links.written(values)))  # the browser will send them: no news
+    return values
+
+
+def _known(page: str) -> list[dict[str, object]]:
+    """The page's own settings that the query has held, the newest last."""
+    return st.session_state.setdefault(f"kv_own_{page}", [{}])
+
+
+def _keep(page: str, own: dict[str, object]) -> None:
+    known = _known(page)
+    st.session_state[f"kv_own_{page}"] = [*(each for each in known if each != own), own][-KNOWN:]

@@ -116,6 +116,12 @@ def test_no_torch_is_needed():
         ({}, "takes at least 4.80 ms"),
         ({}, "532,827 tokens are what the memory has room for; ` Llama-3-8B ` was made for 8,192."),
         ({"memory_longest": "8193"}, "A request of 8,193 tokens is longer than ` Llama-3-8B ` was made for (8,192)"),
+        ({"memory_T": "8192", "memory_model": "mistral-7b"}, "but all 32 layers keep only the newest 4,096"),
+        ({"memory_model": "gemma-3-4b"}, "but 29 of the layers keep only the newest 1,024"),
+        ({"memory_model": "own", "memory_L": "1", "memory_window": "8"}, "but its one layer keeps only the newest 8"),
+        ({"memory_model": "mistral-7b"}, "and at batch 1 for at least **10,000,000 tokens**"),
+        ({"memory_T": "8192"}, "and at batch 1 for up to **532,827 tokens**"),
+        ({"memory_model": "own", "memory_Hkv": "1", "memory_gpus": "2"}, "has 1 KV head, fewer than 2 GPUs"),
         ({"memory_model": "mixtral-8x7b", "memory_gpu": "h200"}, "reads some of its experts only"),
     ],
 )
@@ -179,7 +185,9 @@ def test_a_pasted_config_is_read_and_stays_out_of_the_link(opened):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (json.dumps(CONFIG | {"num_attention_heads": 0}), "num_attention_heads"),
+        (json.dumps(CONFIG | {"num_attention_heads": 0}), "` num_attention_heads ` reads ` 0 `."),
+        (json.dumps(CONFIG | {"num_hidden_layers": 10**9}), "` num_hidden_layers ` reads ` 1,000,000,000 `."),
+        (json.dumps(CONFIG | {"num_hidden_layers": 10**9}), "from 1 to 1,000."),
         (json.dumps(CONFIG | {"num_key_value_heads": 5}), "5 KV heads cannot serve 64"),
         (json.dumps(CONFIG | {"max_position_embeddings": -1}), "max_position_embeddings"),
         (json.dumps({"model_type": "bert", "num_hidden_layers": 12}), "is not a decoder"),
@@ -211,8 +219,11 @@ def test_tries_put_the_page_in_their_state(opened):
     assert "**3.81 GiB for K and V**" in shown  # E08
     assert "less 17.06 at the peak, weights included, and 0.35 other" in shown and "0.00 weights" not in shown
     assert "1.56 requests of 20,000 tokens" in shown
+    assert "from 3.805 to 3.815 GiB, which is 1,948 to 1,953 blocks" in shown  # the log has 1,952
     app.button(key="try-memory-long").click().run()
     assert "fewer than one request of 29,000 tokens** (0.82 of it). The engine refuses to start" in text_of(app)
+    # The log has 1,478. 2.885 and 2.895 GiB of blocks of 2 MiB: 1,477.1 and 1,482.2
+    assert "from 2.885 to 2.895 GiB, which is 1,477 to 1,482 blocks" in text_of(app)
     app.button(key="try-memory-nothing").click().run()
     shown = text_of(app)
     assert "**−1.40 GiB. There is no memory for cache blocks**" in shown  # E11
@@ -230,7 +241,7 @@ def test_the_utilisation_decides_what_is_left(opened):
 
 @pytest.mark.parametrize(
     ("language", "tokens", "total"),
-    [("en", "From 1 to 10,000,000.", "From 0.0 to 100,000.0."), ("zh", "1 到 10,000,000。", "0.0 到 100,000.0。")],
+    [("en", "From 1 to 10,000,000.", "From 0.01 to 100,000.0."), ("zh", "1 到 10,000,000。", "0.01 到 100,000.0。")],
 )
 def test_the_help_of_a_number_says_its_limits(opened, language, tokens, total):
     """The browser puts a number outside them back without a word."""

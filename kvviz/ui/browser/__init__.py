@@ -7,7 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from kvviz.ui import links
+from kvviz.ui import links, request
 
 _HERE = Path(__file__).parent
 
@@ -24,8 +24,14 @@ def show_address(place: links.Place, *, key: str) -> None:
 
 
 def show_in_address(values: Mapping[str, object], *, key: str) -> None:
-    """Writes those values into the query of the address bar, without a history entry."""
+    """Writes those values into the query of the address bar, without a history entry; None takes one out."""
     _component("address")(key=key, data={"place": dict(values)}, height=1)
+
+
+def show_own(page: str) -> None:
+    """Keeps a page's own settings in the address: to be called after its widgets, once a run of the whole page."""
+    own = request.own_address(page)
+    show_in_address(dict.fromkeys(own) | links.written(own), key="own")
 
 
 def watch_typing(*, key: str) -> None:

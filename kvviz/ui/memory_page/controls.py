@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import streamlit as st
 
@@ -11,9 +11,9 @@ from kvviz.records.architectures import FORMATS, Architecture, checked, checked_
 from kvviz.records.gpus import GPUS, Gpu
 from kvviz.records.model_config import read
 from kvviz.records.presets import PRESETS
-from kvviz.records.sizes import Wanted
+from kvviz.records.sizes import LEAST_MEMORY, Wanted
 from kvviz.refusal import Refusal
-from kvviz.ui import links, request
+from kvviz.ui import links
 from kvviz.ui.guard import refused
 from kvviz.ui.language import t
 
@@ -28,23 +28,12 @@ _CONTROLS = {
     "head_dim": "control_D",
     "window": "control_window",
 }
-# What a Try sets back: the rest of the page as it comes.
-USUAL: Mapping[str, object] = {
-    "memory_model": MODEL,
-    "memory_T": None,
-    "memory_B": 1,
-    "memory_kv": "half",
-    "memory_by": "dtype",
-    "memory_weights": "half",
-    "memory_gpu": GPU,
-    "memory_gpus": 1,
-}
+LEAST = {"memory_L": 1, "memory_H": 1, "memory_Hkv": 1, "memory_D": 1, "memory_total": LEAST_MEMORY}  # zero is refused
 
 
 def take(**chosen: object) -> None:
-    """Sets the controls, the others as they come."""
-    for name, value in {**USUAL, **chosen}.items():
-        st.session_state[name] = value
+    """Sets the controls that a Try names, and Llama-3-8B in 16 bits where it names no other. The rest stays."""
+    st.session_state.update({"memory_model": MODEL, "memory_kv": "half"} | chosen)
 
 
 def number(where: st.delta_generator.DeltaGenerator, name: str, default: float | None, **more: object) -> float | None:
@@ -52,7 +41,7 @@ def number(where: st.delta_generator.DeltaGenerator, name: str, default: float |
     its sentence is English and seen on hover alone, so the help says the limits."""
     st.session_state.setdefault(name, default)
     least, most = OWN[name]
-    limits = t(NAME, "control_limits", least=f"{least:,}", most=f"{most:,}")
+    limits = t(NAME, "control_limits", least=f"{LEAST.get(name, least):,}", most=f"{most:,}")
     more["help"] = f"{more.get('help', '')} {limits}".strip()
     return where.number_input(
         t(NAME, f"control_{name.removeprefix('memory_')}"),
@@ -66,10 +55,7 @@ def number(where: st.delta_generator.DeltaGenerator, name: str, default: float |
 
 
 def pick(where: st.delta_generator.DeltaGenerator, name: str, default: str, shown: Callable[[str], str]) -> str:
-    """One of a few. A link sets it, Copy link holds it."""
-    given = links.own(NAME, request.query_values()).get(name)
-    if given is not None and st.session_state.get(f"kv_took_{name}") != given:  # once: then the control speaks
-        st.session_state[name] = st.session_state[f"kv_took_{name}"] = given
+    """One of a few. A link sets it (request.take_own), Copy link holds it."""
     held = st.session_state.get(name)
     if held not in OWN[name]:  # after a reload the browser tells the text of the line
         st.session_state[name] = next((each for each in OWN[name] if shown(each) == held), default)

@@ -46,7 +46,8 @@ def cases() -> None:
 
 
 def _take(case: Mapping[str, float | None]) -> None:
-    take(memory_block=16, memory_request=800, **{f"memory_{name}": value for name, value in case.items()})
+    fields = {f"memory_{name}": value for name, value in case.items()}
+    take(**{"memory_block": 16, "memory_request": 800} | fields)
 
 
 @guarded
@@ -76,8 +77,24 @@ def engine(wanted: Wanted, gpu: Gpu) -> None:
     values = told(capacity.budget_values(budget) | {"name": wanted.model.name, "kept": wanted.kept.name})
     values["less"] = t(NAME, "less_within" if values["within"] else "less_apart", **values)
     st.markdown(t(NAME, f"engine_{budget.case}", **values))
+    if said := _whose(given["memory_resident"], weights):
+        model = "n/a" if weights is None else f"{weights / GIB:,.2f}"
+        st.caption(t(NAME, said, **values | {"model_weights": model, "field": t(NAME, "control_resident")}))
+    if budget.within and budget.room > 0:
+        st.caption(t(NAME, "engine_logged", **values))
     asked = max(budget.longest, budget.request)
     if wanted.model.past(asked):
         trained = f"{wanted.model.trained:,}"
         st.warning(t(NAME, "engine_past", **values | {"request_tokens": f"{asked:,}", "trained": trained}))
     experiment.chart(NAME, "budget", capacity.budget, capacity.budget_table, budget, values=values, answer="")
+
+
+def _whose(given: float | None, weights: int | None) -> str | None:
+    """The section that says where the size of the weights comes from; None: from the model above."""
+    if given is None:
+        return "engine_weights_unknown" if weights is None else None
+    if given == 0:
+        return "engine_weights_within"
+    if weights is not None and abs(given - weights / GIB) < 0.005:  # as it is shown
+        return None
+    return "engine_weights_given" if weights is None else "engine_weights_differ"

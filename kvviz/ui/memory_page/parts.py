@@ -28,22 +28,27 @@ def literal(values: Mapping[str, object]) -> dict[str, object]:
 # Counts that sentences give with their noun, which may have to be in the singular.
 _SAID = {
     **dict.fromkeys(("T", "length", "block", "tokens", "longest", "request"), "tokens"),
-    **dict.fromkeys(("blocks", "each"), "blocks"),
-    **{"L": "layers", "Hkv": "kv_heads", "batch": "texts"},
+    **dict.fromkeys(("blocks", "each", "most_blocks"), "blocks"),
+    **{"L": "layers", "H": "query_heads", "Hkv": "kv_heads", "batch": "texts"},
+    **{"positions": "positions", "rows": "rows"},
 }
 
 
 def told(values: Mapping[str, object]) -> dict[str, object]:
-    """As `literal`, with counts and their nouns: `T_said` is "1 token" or "8,192 tokens"."""
+    """As `literal`, with counts and their nouns: `T_said` is "1 token" or "8,192 tokens". A count that is only known to
+    be as large as that ("≥ …") has its `_bound` in words, as has one that is the largest."""
     said = {}
     for name, noun in _SAID.items():
         if (n := values.get(name)) is not None:
-            said[f"{name}_said"] = t(NAME, f"count_{noun}_one" if n == "1" else f"count_{noun}", n=n)
+            number = str(n).removeprefix("≥ ")
+            said[f"{name}_said"] = t(NAME, f"count_{noun}_one" if number == "1" else f"count_{noun}", n=number)
+            said[f"{name}_bound"] = t(NAME, "bound_most" if number == n else "bound_least")
     return literal(values) | said
 
 
 def values_of(held: Held) -> dict[str, object]:
-    return literal(sizes.parts_values(held) | {"model": held.model.name})
+    values = sizes.parts_values(held)
+    return told(values | {"model": held.model.name, "positions": values["T"]})
 
 
 def hero(held: Held) -> None:
@@ -65,6 +70,8 @@ def growth(wanted: Wanted) -> None:
     """Bytes with length, a line for each precision or batch."""
     m, values = wanted.model, told(sizes.wanted_values(wanted))
     kind = "latent" if m.latent else "window" if m.windowed else "plain"
+    whose = "window_all" if m.windowed == m.layers else "window_some"
+    values["whose"] = t(NAME, f"{whose}_one" if m.windowed == 1 else whose, **values)
     st.markdown(t(NAME, f"size_{kind}", **values))
     if m.past(wanted.positions):
         st.warning(t(NAME, "past", **values))
@@ -101,6 +108,8 @@ def fits(wanted: Wanted, gpu: Gpu) -> None:
     st.markdown(f"{said} {t(NAME, 'fits_past', **values)}" if values.get("length_past") else said)
     if values["case"] == "unknown":
         return
+    if wanted.model.estimated:
+        st.caption(t(NAME, "fits_computed", **values))
     if values["case"] == "fits":
         st.markdown(t(NAME, "fits_read_experts" if values["experts"] else "fits_read", **values))
     if wanted.gpus > 1:
