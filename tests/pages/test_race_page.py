@@ -194,8 +194,8 @@ def test_a_cache_that_did_not_pay_is_told_as_it_is(slow, outcome, reason):
         ("en", "the median; quartiles 1.45 to 1.45× (3 repeats)", "With the cache: TTFT + 19 · TPOT = 2.00 ms + 19 · "
          "2.00 ms would be 40.0 ms, yet a repeat took 138 ms: a median leaves slow passes out, a sum has them. A "
          "later pass took 7.16 ms in the mean, the slowest 100 ms."),
-        ("zh", "中位数；四分位数 1.45 到 1.45×（3 遍）", "有缓存：按 TTFT + 19 · TPOT = 2.00 毫秒 + 19 · 2.00 毫秒，应是 "
-         "40.0 毫秒，一遍实际却用了 138 毫秒"),
+        ("zh", "中位数；四分位数 1.45 到 1.45×（3 遍）", "有缓存：按 TTFT + 19 · TPOT = 2.00 毫秒 + 19 · 2.00 "
+         "毫秒，应是 40.0 毫秒，一遍实际却用了 138 毫秒"),
     ],
 )  # fmt: skip
 def test_ratio_and_total_are_of_whole_repeats_and_a_gap_to_the_medians_is_explained(language, note, gap):
