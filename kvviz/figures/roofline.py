@@ -117,7 +117,7 @@ def drawing(roof: Roofline, *, words: Words, dark: bool, batch: int = 1, lanes: 
 
 
 def _on_the_axis(figure, p: Palette, words: Words, steps: Sequence[Step], y: float, rates: Rates, batch: int) -> None:
-    """Where passes lie that are known by formula alone: ticks standing on the axis, those of decode with their batch."""
+    """Where passes lie that are known by formula alone: ticks on the axis, those of decode with their batch."""
     decode = [s for s in steps if s.kind == "decode"]
     label = dict(zip(decode, _labels(decode, batch), strict=True))
     figure.add_scatter(
