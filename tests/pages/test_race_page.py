@@ -261,6 +261,30 @@ def test_waits_are_charted():
     test, _ = opened(State("over", Wish("story-gpt2", "p", 1), "k", waits=found))
     told = " ".join(m.value for m in test.markdown)
     assert "From 10 to 800 prompt tokens the first token takes 21.0 times as long (4.00 ms, then 84.0 ms)" in told
+    assert "The chart is under the buttons." not in told  # a race has been asked for since
+
+
+def test_the_first_token_is_answered_above_its_button():
+    """The chart comes below the fold: while it is measured and when it is there, the lanes' own place says so."""
+    shape = (2, 4, 6)
+    found = Waits(
+        "w",
+        (10, 800),
+        np.array([[4.0] * 4, [84.0] * 4]),
+        np.full(shape, 3.0),
+        model_facts(6, 8, 8, 32),
+        MACHINE,
+        "done",
+    )
+    wish = Wish("story-gpt2", "p", 1)
+    for state, says in (
+        (State("racing", wish, "k", measuring_waits=True), "Measuring: each prompt several times, in turn."),
+        (State("over", wish, "k", waits=found, measuring_waits=True), "the first token takes 21.0 times as long"),
+    ):
+        test, _ = opened(state)
+        page = [(getattr(e, "key", None), str(getattr(e, "value", ""))) for e in test.main]
+        answered = next(i for i, (_, said) in enumerate(page) if says in said and "chart is under the buttons" in said)
+        assert answered < [key for key, _ in page].index("try-race-waits")
 
 
 def test_a_run_whose_model_is_not_here_cannot_race():
