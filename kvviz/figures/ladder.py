@@ -17,7 +17,7 @@ from kvviz.figures import text
 from kvviz.figures.frame import frame, quartiles, styled_axis
 from kvviz.figures.palette import Palette, palette
 from kvviz.records.ladder import WIDTH, Ladder, Rung, running_median
-from kvviz.records.race import Spread
+from kvviz.records.race import TIE, Spread
 from kvviz.theory.memory import copied_by_concatenation, kv_bytes, written_after_prefill
 
 HEIGHT = 372  # pixels
@@ -130,13 +130,13 @@ def time(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
 
 def prefills(ladder: Ladder) -> tuple[int, float, float] | None:
     """Of the lanes of one kernel and precision, whose prefill is the same work: how many, and the shortest and longest
-    TTFT, medians of the rounds. The kind with the most lanes; None where none has two, or they show the same."""
+    TTFT, medians of the rounds. The kind with the most lanes; None where none has two, or they are even."""
     kinds: dict[tuple[str, str], list[float]] = {}
     for rung in ladder.rungs:
         if rung.ttft.count and not rung.compiled:
             kinds.setdefault((rung.kernel, rung.dtype), []).append(rung.ttft.median)
     found = max(kinds.values(), key=len, default=[])
-    return (len(found), min(found), max(found)) if len(found) > 1 and min(found) < max(found) else None
+    return (len(found), min(found), max(found)) if len(found) > 1 and max(found) > TIE * min(found) else None
 
 
 def time_table(ladder: Ladder, *, words: Words) -> dict[str, list]:

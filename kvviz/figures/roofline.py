@@ -95,6 +95,7 @@ def drawing(roof: Roofline, *, words: Words, dark: bool, batch: int = 1, lanes: 
     )
     done = {(pt.step.kind, pt.step.batch): pt for pt in roof.points}
     untimed = [s for s in _steps(roof) if (s.kind, s.batch) not in done]
+    untimed.sort(key=lambda s: s.kind != "decode")  # the first one's colour is that of the legend
     _roof(figure, roof, rates, words, p, (left, right, low), size, lift=38 if untimed else 3)
     for pt in (*roof.points, *lanes):  # how far each is from what it could be
         x, best = math.log10(pt.step.intensity), _best(pt.step, rates)

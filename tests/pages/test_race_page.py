@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 from kvviz.records.race import Allocator, Lane, Race, Waits
 from kvviz.refusal import Refusal
 from kvviz.ui.race_lanes import runner
-from kvviz.ui.race_lanes.runner import Line, Racer, State, Wish
+from kvviz.ui.race_lanes.runner import Racer, State, Wish
 from kvviz.ui.race_lanes.view import Plan, stretch, view
 
 pytestmark = pytest.mark.usefixtures("no_models")  # a race runs no passes here
@@ -191,10 +191,10 @@ def test_a_cache_that_did_not_pay_is_told_as_it_is(slow, outcome, reason):
 @pytest.mark.parametrize(
     ("language", "note", "gap"),
     [
-        ("en", "the median; quartiles 1.45 to 1.45× (3 repeats)", "With the cache: TTFT + 19 · TPOT = 2.00 ms + 19 · "
+        ("en", "median of 3 repeats; quartiles 1.45 to 1.45×", "With the cache: TTFT + 19 · TPOT = 2.00 ms + 19 · "
          "2.00 ms would be 40.0 ms, yet a repeat took 138 ms: a median leaves slow passes out, a sum has them. A "
          "later pass took 7.16 ms in the mean, the slowest 100 ms."),
-        ("zh", "中位数；四分位数 1.45 到 1.45×（3 遍）", "有缓存：按 TTFT + 19 · TPOT = 2.00 毫秒 + 19 · 2.00 "
+        ("zh", "3 遍的中位数；四分位数 1.45 到 1.45×", "有缓存：按 TTFT + 19 · TPOT = 2.00 毫秒 + 19 · 2.00 "
          "毫秒，应是 40.0 毫秒，一遍实际却用了 138 毫秒"),
     ],
 )  # fmt: skip
@@ -387,24 +387,3 @@ def test_a_race_nobody_looks_at_ends(monkeypatch):
         stage.go.release()
     over = until(racer, lambda s: not s.busy)
     assert (over.stage, over.failed, over.race.state) == ("over", False, "stopped")
-
-
-def test_first_come_first_served():
-    line, order, here = Line(), [], [threading.Event() for _ in range(3)]
-    leave = threading.Event()
-
-    def person(i: int) -> None:
-        with line.turn(lambda n: here[i].set(), lambda: False) as mine:
-            assert mine
-            here[i].set()
-            order.append(i)
-            assert leave.wait(30)
-
-    people = [threading.Thread(target=person, args=(i,)) for i in range(3)]
-    for i, one in enumerate(people):
-        one.start()
-        assert here[i].wait(30)
-    leave.set()
-    for one in people:
-        one.join(30)
-    assert order == [0, 1, 2]
