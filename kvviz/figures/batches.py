@@ -105,6 +105,8 @@ def roofline_values(roof: Roofline, batch: int = 1) -> dict[str, object]:
         "dtype": m.dtype,
         "P": text.count(roof.P),
         "T": text.count(step.held + step.new),
+        "held": text.count(step.held),
+        "new": text.count(step.new),
         "B": text.count(batch),
         "L": text.count(m.layers),
         "H": text.count(m.heads),

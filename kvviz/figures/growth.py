@@ -295,5 +295,7 @@ def growth_values(growth: Growth) -> dict[str, object]:
             layers=m.layers,
             output_values=m.vocab_size * m.width,
         )
-        values[f"flops_{side}"] = _short(done) if growth.matrix_values else "–"
+        short = _short(done)
+        unit = "FLOP" if short[-1].isalpha() else " FLOP"  # 2.81 GFLOP, 4,870 FLOP
+        values[f"flops_{side}"] = f"{short}{unit}" if growth.matrix_values else "–"
     return values

@@ -6,8 +6,9 @@ and precision), the same in every view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import plotly.graph_objects as go
@@ -16,7 +17,7 @@ from kvviz.figures import text
 from kvviz.figures.frame import frame, quartiles, styled_axis
 from kvviz.figures.palette import Palette, palette
 from kvviz.records.ladder import WIDTH, Ladder, Rung, running_median
-from kvviz.records.race import Spread
+from kvviz.records.race import TIE, Spread
 from kvviz.theory.memory import copied_by_concatenation, kv_bytes, written_after_prefill
 
 HEIGHT = 372  # pixels
@@ -58,7 +59,12 @@ def lane_name(rung: Rung, ladder: Ladder, words: Words) -> str:
         parts.append(words[rung.dtype])
     if rung.compiled:
         parts.append(words["compiled"])
-    return ", ".join(parts)
+    return joined(parts, words)
+
+
+def joined(parts: Sequence[str], words: Words) -> str:
+    """With the comma of the language."""
+    return reduce(lambda before, part: words["and_then"].format(before=before, part=part), parts)
 
 
 def time(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
@@ -71,7 +77,7 @@ def time(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
         ladder,
         p,
         x={"title": words["positions"], "showgrid": False, "range": [ladder.P, last + 0.02 * ladder.N]},
-        y={"title": words["ms"], "range": [0, ceiling]},
+        y={"title": words["ms_running" if ladder.n > WIDTH else "ms"], "range": [0, ceiling]},
         height=HEIGHT,
         right=RIGHT,
         uirevision=f"{ladder.key} time",
@@ -93,7 +99,7 @@ def time(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
             hoverinfo="skip",
             showlegend=False,
         )
-    ends = []
+    ends: dict[int, list[tuple[float, str, str]]] = {}  # by the length at which their lines end
     for rung, look in zip(ladder.rungs, styles, strict=True):
         x, y = ladder.P + np.arange(1, rung.n), rung.per_pass[1, 1:]
         hover = f"{words['positions']} %{{x}}<br>{look.name}: %{{y:.2f}} ms<extra></extra>"
@@ -103,13 +109,14 @@ def time(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
             thin.update(opacity=0.4, showlegend=False, line={"color": look.colour, "width": 1})
             figure.add_trace(thin)
             middle = f"{words['running']} %{{x}}<br>{look.name}: %{{y:.2f}} ms<extra></extra>"
-            figure.add_trace(_line(x[WIDTH // 2 : len(x) - WIDTH // 2], smooth, look, middle))
+            at = x[WIDTH // 2 : len(x) - WIDTH // 2]
+            figure.add_trace(_line(at, smooth, look, middle))
+            end = float(smooth[-1])
+            ends.setdefault(int(at[-1]), []).append((min(end, ceiling), f"{text.milliseconds(end)} ms", look.ink))
         else:
             figure.add_trace(_line(x, y, look, hover))
-        if len(y):
-            end = float(np.median(y[-max(1, len(y) // 8) :]))
-            ends.append((min(end, ceiling), f"{text.milliseconds(end)} ms", look.ink))
-    _write_ends(figure, ends, ceiling)
+    for at, numbers in ends.items():  # beside the end of the thick line; where there is none, no number
+        _write_ends(figure, numbers if len(ladder.rungs) <= FEW else [], ceiling, at=at, ground=p.background)
     if len(ladder.generate):
         at = float(np.median(ladder.generate))
         line = {"color": p.muted, "width": 1.5, "dash": "5px,4px"}
@@ -119,6 +126,17 @@ def time(ladder: Ladder, *, words: Words, dark: bool) -> go.Figure:
             yanchor="bottom", showarrow=False, font={"size": 12, "color": p.muted},
         )  # fmt: skip
     return figure
+
+
+def prefills(ladder: Ladder) -> tuple[int, float, float] | None:
+    """Of the lanes of one kernel and precision, whose prefill is the same work: how many, and the shortest and longest
+    TTFT, medians of the rounds. The kind with the most lanes; None where none has two, or they are even."""
+    kinds: dict[tuple[str, str], list[float]] = {}
+    for rung in ladder.rungs:
+        if rung.ttft.count and not rung.compiled:
+            kinds.setdefault((rung.kernel, rung.dtype), []).append(rung.ttft.median)
+    found = max(kinds.values(), key=len, default=[])
+    return (len(found), min(found), max(found)) if len(found) > 1 and max(found) > TIE * min(found) else None
 
 
 def time_table(ladder: Ladder, *, words: Words) -> dict[str, list]:
@@ -333,21 +351,24 @@ def _line(x: np.ndarray, y: np.ndarray, look: Look, hover: str) -> go.Scatter:
     )
 
 
-def _write_ends(figure: go.Figure, ends: list[tuple[float, str, str]], top: float) -> None:
-    """The last value of each line in the margin, moved apart where they would overlap, none above the picture; of
-    more than FEW lines none: they would stand far from where they belong, and the card has them."""
-    ends, places, at = sorted(ends) if len(ends) <= FEW else [], [], -np.inf
+def _write_ends(
+    figure: go.Figure, ends: list[tuple[float, str, str]], top: float, *, at: int | None = None, ground: str = ""
+) -> None:
+    """The last value of each line where they end, at x = `at` or in the margin; moved apart where they would overlap,
+    none above the picture. Of more than FEW lines none: they would stand far from where they belong."""
+    ends, places, height = sorted(ends) if len(ends) <= FEW else [], [], -np.inf
     for value, *_ in ends:
-        at = max(value / top, at + APART)
-        places.append(at)
+        height = max(value / top, height + APART)
+        places.append(height)
     highest = 1.0
     for i in reversed(range(len(places))):
         places[i] = min(places[i], highest)
         highest = places[i] - APART
-    for at, (_, said, ink) in zip(places, ends, strict=True):
+    where = {"xref": "paper", "x": 1.005} if at is None else {"x": at, "xshift": 4, "bgcolor": ground, "borderpad": 0}
+    for place, (_, said, ink) in zip(places, ends, strict=True):
         figure.add_annotation(
-            text=said, xref="paper", x=1.005, xanchor="left", yref="paper", y=at, yanchor="middle", showarrow=False,
-            font={"size": 13, "color": ink},
+            text=said, xanchor="left", yref="paper", y=place, yanchor="middle", showarrow=False,
+            font={"size": 13, "color": ink}, **where,
         )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from kvviz.figures import text
 from kvviz.figures.frame import frame, quartiles
-from kvviz.figures.ladder import HEIGHT, MIB, RIGHT, lane_name, legend, moved
+from kvviz.figures.ladder import HEIGHT, MIB, RIGHT, joined, lane_name, legend, moved
 from kvviz.figures.palette import Palette, palette
 from kvviz.records.ladder import WIDTH, Ladder, Reads
 from kvviz.records.race import ENOUGH
@@ -258,7 +258,7 @@ def _in_hover(title: str) -> str:
 def _full(rung, words: Words) -> str:
     """A lane with its precision always said: ladders of several precisions stand beside each other."""
     parts = [words[rung.cache], words[rung.kernel], words[rung.dtype]]
-    return ", ".join(parts + ([words["compiled"]] if rung.compiled else []))
+    return joined(parts + ([words["compiled"]] if rung.compiled else []), words)
 
 
 def beside_table(ladders: Sequence[tuple[str, Ladder]], *, words: Words) -> dict[str, list]:

@@ -13,7 +13,8 @@ import plotly.graph_objects as go
 from kvviz.figures import text
 from kvviz.figures.frame import frame, quartiles
 from kvviz.figures.palette import Palette, palette
-from kvviz.records.race import Lane, Race, Spread, Waits
+from kvviz.figures.time import running_median
+from kvviz.records.race import ENOUGH, Lane, Race, Spread, Waits
 
 HEIGHT = 320
 RIGHT = 88  # pixels, for the labels at the ends of lines
@@ -61,13 +62,17 @@ def _places(last: list[float], top: float) -> list[str]:
 
 
 def per_token(race: Race, *, words: Words, dark: bool) -> go.Figure:
-    """Milliseconds of each pass after the first against the positions its query meets: median, band of quartiles."""
+    """Milliseconds of each pass after the first against the positions its query meets: median, band of quartiles.
+
+    From 16 of them on a running median over the last 16, with its last value at its end: the line of single passes is
+    thin then, and nameless. Before, no number stands beside a line.
+    """
     p = palette(dark)
     figure = frame(
         race,
         p,
         x={"title": words["positions"], "showgrid": False},
-        y={"title": words["ms"], "range": [0, _ceiling(race)]},
+        y={"title": words["ms_running" if race.n > ENOUGH else "ms"], "range": [0, _ceiling(race)]},
         height=HEIGHT,
         right=RIGHT,
     )
@@ -85,12 +90,20 @@ def per_token(race: Race, *, words: Words, dark: bool) -> go.Figure:
             hoverinfo="skip",
             showlegend=False,
         )
-    places = _places([lane.tpot.median for lane, *_ in lanes], _ceiling(race))
-    for (lane, name, line, ink, _), place in zip(lanes, places, strict=True):
+    smooth = [running_median(lane.per_pass[1, 1:])[ENOUGH - 1 :] for lane, *_ in lanes]  # (n - 16,) each
+    places = _places([float(s[-1]) for s in smooth], _ceiling(race)) if len(smooth[0]) else ["middle right"] * 2
+    for (lane, name, line, ink, _), place, thick in zip(lanes, places, smooth, strict=True):
         y = lane.per_pass[1, 1:]
-        end = f"{text.milliseconds(float(np.median(y[-max(1, len(y) // 8) :])))} ms" if len(y) else ""
         hover = f"{words['positions']} %{{x}}<br>{name}: %{{y:.2f}} ms<extra></extra>"
-        figure.add_trace(_line(x, y, name=name, line=line, ink=ink, end=end, place=place, hover=hover))
+        if not len(thick):
+            figure.add_trace(_line(x, y, name=name, line=line, ink=ink, end="", place=place, hover=hover))
+            continue
+        thin = line | {"width": 1, "dash": "solid"}
+        figure.add_scatter(x=x, y=y, mode="lines", line=thin, opacity=0.5, hovertemplate=hover, showlegend=False)
+        end = f"{text.milliseconds(float(thick[-1]))} ms"
+        hover = f"{words['running']} %{{x}}<br>{name}: %{{y:.2f}} ms<extra></extra>"
+        at = x[ENOUGH - 1 :]
+        figure.add_trace(_line(at, thick, name=name, line=line, ink=ink, end=end, place=place, hover=hover))
     return figure
 
 

@@ -72,7 +72,8 @@ def _steps(roof: Roofline) -> list[Step]:
 
 
 def drawing(roof: Roofline, *, words: Words, dark: bool, batch: int = 1, lanes: Sequence[Point] = ()) -> go.Figure:
-    """The two ceilings with the band of their quartiles, the ridge, and a mark a pass; hollow where not yet measured.
+    """The two ceilings with the band of their quartiles, the ridge, and a mark a pass, hollow below 16 of them. A pass
+    that has not been timed has no height: it is a tick on the axis of intensity.
 
     Before the rates are known: only where the passes lie on the axis of intensity.
     """
@@ -92,25 +93,51 @@ def drawing(roof: Roofline, *, words: Words, dark: bool, batch: int = 1, lanes: 
         y={**_ticks(low, high), "title": words["rate_axis"].format(unit=unit)},
         height=HEIGHT,
     )
-    _roof(figure, roof, rates, words, p, (left, right, low), size)
+    done = {(pt.step.kind, pt.step.batch): pt for pt in roof.points}
+    untimed = [s for s in _steps(roof) if (s.kind, s.batch) not in done]
+    untimed.sort(key=lambda s: s.kind != "decode")  # the first one's colour is that of the legend
+    _roof(figure, roof, rates, words, p, (left, right, low), size, lift=38 if untimed else 3)
     for pt in (*roof.points, *lanes):  # how far each is from what it could be
         x, best = math.log10(pt.step.intensity), _best(pt.step, rates)
         figure.add_scatter(
             x=[x, x], y=[math.log10(pt.achieved / size), math.log10(best / size)], mode="lines", hoverinfo="skip",
             showlegend=False, line={"color": _colour(p, pt.step.kind), "width": 1, "dash": "dot"},
         )  # fmt: skip
-    done = {(pt.step.kind, pt.step.batch): pt for pt in roof.points}
     for kind in ("decode", "prefill"):
-        mine = [s for s in _steps(roof) if s.kind == kind]
-        at = [done.get((s.kind, s.batch)) for s in mine]
-        ys = [pt.achieved if pt else _best(s, rates) for s, pt in zip(mine, at, strict=True)]
-        hollow = [pt is None or not pt.enough for pt in at]
-        said = [_hover(s, pt, words, rates) for s, pt in zip(mine, at, strict=True)]
-        _marks(figure, p, words, kind, mine, [y / size for y in ys], hollow, said, batch)
+        if not (mine := [done[at] for s in _steps(roof) if s.kind == kind and (at := (s.kind, s.batch)) in done]):
+            continue
+        ys = [pt.achieved / size for pt in mine]
+        said = [_hover(pt.step, pt, words, rates) for pt in mine]
+        _marks(figure, p, words, kind, [pt.step for pt in mine], ys, [not pt.enough for pt in mine], said, batch)
+    if untimed:
+        _on_the_axis(figure, p, words, untimed, low + 0.03 * (high - low), rates, batch)
     for lane in lanes:
         said = _hover(lane.step, lane, words, rates)
         _marks(figure, p, words, lane.step.kind, [lane.step], [lane.achieved / size], [False], [said], 0)
     return figure
+
+
+def _on_the_axis(figure, p: Palette, words: Words, steps: Sequence[Step], y: float, rates: Rates, batch: int) -> None:
+    """Where passes lie that are known by formula alone: ticks on the axis, those of decode with their batch."""
+    decode = [s for s in steps if s.kind == "decode"]
+    label = dict(zip(decode, _labels(decode, batch), strict=True))
+    figure.add_scatter(
+        x=[math.log10(s.intensity) for s in steps],
+        y=[y] * len(steps),
+        mode="markers+text",
+        name=words["by_formula"],
+        text=[label.get(s, "") for s in steps],
+        textposition="top center",
+        textfont={"color": p.muted, "size": 12},
+        marker={
+            "symbol": "line-ns-open",
+            "size": 14,
+            "color": [_colour(p, s.kind) for s in steps],
+            "line": {"width": [4 if s in label and s.batch == batch else 2 for s in steps]},
+        },
+        customdata=[_hover(s, None, words, rates) for s in steps],
+        hovertemplate="%{customdata}<extra></extra>",
+    )
 
 
 def _best(step: Step, rates: Rates) -> float:
@@ -121,7 +148,10 @@ def _best_at(intensity: float, rates: Rates) -> float:
     return theory.attainable(intensity, rates.flop_rate.median, rates.bandwidth.median)
 
 
-def _roof(figure: go.Figure, roof: Roofline, rates: Rates, words: Words, p: Palette, ends: tuple, size: float) -> None:
+def _roof(
+    figure: go.Figure, roof: Roofline, rates: Rates, words: Words, p: Palette, ends: tuple, size: float, lift: int
+) -> None:
+    """`lift`: pixels between the axis and the ridge's name."""
     left, right, low = ends
 
     def line(bandwidth: float, flop_rate: float) -> tuple[list[float], list[float]]:
@@ -148,7 +178,7 @@ def _roof(figure: go.Figure, roof: Roofline, rates: Rates, words: Words, p: Pale
     slope = _best_at(10**half, rates)
     ridge = words["ridge"].format(ridge=digits(roof.ridge or 0))
     notes = (
-        (bend, low, f"<b>{ridge}</b>", {"xanchor": "left", "yanchor": "bottom", "xshift": 5, "yshift": 3}),
+        (bend, low, f"<b>{ridge}</b>", {"xanchor": "left", "yanchor": "bottom", "xshift": 5, "yshift": lift}),
         (bend, ys[1], si(rates.flop_rate.median, "FLOP/s"), {"xanchor": "left", "yanchor": "bottom", "yshift": 7}),
         (half, math.log10(slope / size), si(rates.bandwidth.median, "B/s"),
          {"xanchor": "right", "yanchor": "bottom", "xshift": -6, "yshift": 4}),

@@ -68,10 +68,22 @@ class Lane:
         """(3, n) float64: first quartile, median and third quartile over the repeats, by pass."""
         return np.nanpercentile(self.ms, (25, 50, 75), axis=0) if self.ms.size else np.zeros((3, 0))
 
-    @property
+    @cached_property
     def cumulative(self) -> np.ndarray:
-        """(n,) float64: sum of the medians up to and including each pass."""
-        return np.cumsum(self.per_pass[1])
+        """(n,) float64: time from the start up to and including each pass, median over the repeats that are through;
+        while the first one runs, its time so far. Ends at the median of `totals`."""
+        through = self.ms[np.isfinite(self.totals)]  # (repeats, n)
+        return np.median(np.cumsum(through, axis=1), axis=0) if through.size else np.zeros(0)
+
+    @property
+    def by_medians(self) -> float:
+        """What all passes would take at the medians: TTFT, and TPOT for each later one. NaN before there is one."""
+        return self.ttft.median + (self.ms.shape[1] - 1) * self.tpot.median
+
+    @property
+    def gap(self) -> float:
+        """A repeat's time in parts of `by_medians`: above 1 where slow passes, which no median holds, took long."""
+        return float(self.cumulative[-1] / self.by_medians) if self.cumulative.size else np.nan
 
 
 class Tail(NamedTuple):
@@ -158,12 +170,12 @@ class Race:
 
     @property
     def ratio(self) -> float:
-        """Time without the cache over time with it, for all passes: the lanes' sums of medians, divided."""
-        return float(self.uncached.cumulative[-1] / self.cached.cumulative[-1]) if self.n else np.nan
+        """Time without the cache over time with it, for all passes: the median of `ratios`, so within its quartiles."""
+        return self.ratios.median
 
     @cached_property
     def ratios(self) -> Spread:
-        """The same quotient repeat by repeat, for complete repeats: how far `ratio` can be trusted."""
+        """That quotient in each repeat that is through; while the first one runs, in what there is of it."""
         return Spread.of(self.uncached.totals / self.cached.totals) if self.n else Spread.of(np.array([]))
 
     @cached_property

@@ -18,7 +18,7 @@ from kvviz.records import storage
 from kvviz.records.ladder import Ladder, Read, Reads
 from kvviz.records.race import Allocator
 from kvviz.refusal import Refusal
-from kvviz.ui import experiment, ladder_page, links
+from kvviz.ui import ladder_page, links
 from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import LadderWish, ReadsWish
 from kvviz.ui.ladder_page import controls
@@ -107,12 +107,12 @@ def test_the_plan_follows_the_controls(opened):
 
 def check_found(app: AppTest, language: str) -> None:
     shown = clean(app, language)
-    words = experiment.axis_words(language, "ladder")
-    quickest, slowest = (f"{words[cache]}, SDPA" for cache in ("preallocated", "none"))
+    chips = lessons.sections(language, "ladder")
+    quickest, slowest = (chips[f"ladder_lanes_{cache}_sdpa"] for cache in ("preallocated", "none"))
     answer = app.main.markdown[0].value
     for said in (f"**{quickest}**", slowest, "2.00 ms", "6.00 ms", "3.00", "14"):  # from 14 positions: 9 + 1 + 4
         assert said in answer, said
-    (card,) = [m.value for m in app.markdown if m.value.startswith(f"| {words['lane']} ")]
+    (card,) = [m.value for m in app.markdown if m.value.startswith(f"| {chips['axis_lane']} ")]
     assert [line.split("|")[2:4] for line in card.splitlines()[2:]] == [
         [" 9.00 ", " 6.00 "], [" 9.00 ", " 4.00 "], [" 9.00 ", " 2.00 "],
     ]  # fmt: skip
@@ -124,6 +124,25 @@ def check_found(app: AppTest, language: str) -> None:
     assert "36.0 ms" in shown and "4.0" in shown  # the very first prefill beside 9.00
     assert "6.00 MiB" in shown and "18.0 MiB" in shown  # 512 positions read, and moved in blocks
     assert not app.button(key="ladder_keep").disabled
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [
+        ("en", "Over 3 such lanes TTFT goes from 12.3 to 32.2 ms, 2.62 times as long"),
+        ("zh", "TTFT 从 12.3 到 32.2 ms，最长是最短的 2.62 倍"),
+    ],
+)
+def test_first_tokens_that_differ_are_explained(opened, language, said):
+    """The same prefill in three lanes: 15.2, 32.2, 12.3 ms; 32.2 / 12.3 = 2.618."""
+    found = climbed()
+    rungs = [
+        dataclasses.replace(rung, ms=np.hstack([np.full((2, 1), ms), rung.ms[:, 1:]]))
+        for rung, ms in zip(found.rungs, (15.2, 32.2, 12.3), strict=True)
+    ]
+    app, _ = with_found(opened, dataclasses.replace(found, rungs=tuple(rungs)), lang=language)
+    assert said in clean(app, language)
+    assert said.split(" 12.3")[0] not in clean(with_found(opened, lang=language)[0], language)  # 9 ms in all three
 
 
 @pytest.mark.parametrize("language", lessons.LANGUAGES)

@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 from kvviz.records.race import Allocator, Lane, Race, Waits
 from kvviz.refusal import Refusal
 from kvviz.ui.race_lanes import runner
-from kvviz.ui.race_lanes.runner import Line, Racer, State, Wish
+from kvviz.ui.race_lanes.runner import Racer, State, Wish
 from kvviz.ui.race_lanes.view import Plan, stretch, view
 
 pytestmark = pytest.mark.usefixtures("no_models")  # a race runs no passes here
@@ -144,7 +144,10 @@ def test_while_it_runs():
 def test_after_the_race():
     test, _ = opened(State("over", Wish("random", "a prompt", 20), "k", race=a_race()))
     data = lanes(test)
-    assert "**60.0 ms** without the cache, **40.0 ms** with it. That is **1.50×** the speed" in data["say"]
+    assert (
+        "**60.0 ms** without the cache, **40.0 ms** with it. Repeat by repeat that is **1.50×** the speed"
+        in data["say"]
+    )
     assert "Without the cache there are **12.1×** as many token rows (290 against 24)" in data["say"]
     assert "one row 2.00 ms: most of a pass this small is fixed cost" in data["say"]
     assert data["ratio"]["value"] == "1.50×"
@@ -166,8 +169,16 @@ def test_after_the_race():
 @pytest.mark.parametrize(
     ("slow", "outcome", "reason"),
     [
-        (1.8, "At **0.90×** the cache did not pay here", "one row 2.00 ms. Keeping a cache is work too"),
-        (2.04, "**1.02×** is too close to 1", "one row 2.00 ms: most of a pass this small is fixed cost"),
+        (
+            1.8,
+            "At **0.90×**, repeat by repeat, the cache did not pay here",
+            "one row 2.00 ms. Keeping a cache is work too",
+        ),
+        (
+            2.04,
+            "**1.02×**, repeat by repeat, is too close to 1",
+            "one row 2.00 ms: most of a pass this small is fixed cost",
+        ),
     ],
 )
 def test_a_cache_that_did_not_pay_is_told_as_it_is(slow, outcome, reason):
@@ -178,21 +189,25 @@ def test_a_cache_that_did_not_pay_is_told_as_it_is(slow, outcome, reason):
 
 
 @pytest.mark.parametrize(
-    ("language", "note", "why"),
+    ("language", "note", "gap"),
     [
-        ("en", "slow passes included: 1.45 to 1.45× (quartiles of 3)", "a pass of about 22 rows took 10.0 ms, by the"),
-        ("zh", "（慢的前向也在内）：1.45 到 1.45×（3 遍的四分位数）", "约 22 行的一次前向用 10.0 毫秒（中位数）"),
+        ("en", "median of 3 repeats; quartiles 1.45 to 1.45×", "With the cache: TTFT + 19 · TPOT = 2.00 ms + 19 · "
+         "2.00 ms would be 40.0 ms, yet a repeat took 138 ms: a median leaves slow passes out, a sum has them. A "
+         "later pass took 7.16 ms in the mean, the slowest 100 ms."),
+        ("zh", "3 遍的中位数；四分位数 1.45 到 1.45×", "有缓存：按 TTFT + 19 · TPOT = 2.00 毫秒 + 19 · 2.00 "
+         "毫秒，应是 40.0 毫秒，一遍实际却用了 138 毫秒"),
     ],
-)
-def test_a_ratio_outside_its_quartiles_says_what_each_is(language, note, why):
+)  # fmt: skip
+def test_ratio_and_total_are_of_whole_repeats_and_a_gap_to_the_medians_is_explained(language, note, gap):
     """20 passes of 10 ms against 2 ms: 5 by the medians. One pass a repeat takes 100 ms with the cache, each time
-    another: 200 / (19 · 2 + 100) = 1.449 repeat by repeat."""
+    another: 200 / (19 · 2 + 100) = 1.449 repeat by repeat. Of 57 later passes the mean is (54 · 2 + 300) / 57."""
     race = a_race(slow=10)
     ms = race.cached.ms.copy()
     ms[[0, 1, 2], [4, 8, 12]] = 100
     data = view(dataclasses.replace(race, cached=dataclasses.replace(race.cached, ms=ms)), key="k", language=language)
-    assert data["ratio"]["value"] == "5.00×"
-    assert note in data["ratio"]["note"] and why in data["say"]
+    assert data["ratio"]["value"] == "1.45×"
+    assert note in data["ratio"]["note"] and gap in data["say"]
+    assert "TPOT =" not in view(a_race(slow=10), key="k", language=language)["say"]  # no gap, no word
 
 
 def test_why_follows_from_the_last_passes():
@@ -213,7 +228,7 @@ def test_nothing_is_compared_before_sixteen_passes():
     assert facts(data, "cached")["a later token (TPOT)"] == "– measuring, 15 of 16 passes"
     assert data["first"] is None
     enough = view(a_race(N=17), key="k", language="en")
-    assert facts(enough, "cached")["a later token (TPOT)"] == "2.00 ms 2.00 – 2.00 ms"
+    assert facts(enough, "cached")["a later token (TPOT)"] == "2.00 ms median (2.00 – 2.00 ms)"
 
 
 def test_unequal_lanes_are_not_called_equal():
@@ -246,6 +261,30 @@ def test_waits_are_charted():
     test, _ = opened(State("over", Wish("story-gpt2", "p", 1), "k", waits=found))
     told = " ".join(m.value for m in test.markdown)
     assert "From 10 to 800 prompt tokens the first token takes 21.0 times as long (4.00 ms, then 84.0 ms)" in told
+    assert "The chart is under the buttons." not in told  # a race has been asked for since
+
+
+def test_the_first_token_is_answered_above_its_button():
+    """The chart comes below the fold: while it is measured and when it is there, the lanes' own place says so."""
+    shape = (2, 4, 6)
+    found = Waits(
+        "w",
+        (10, 800),
+        np.array([[4.0] * 4, [84.0] * 4]),
+        np.full(shape, 3.0),
+        model_facts(6, 8, 8, 32),
+        MACHINE,
+        "done",
+    )
+    wish = Wish("story-gpt2", "p", 1)
+    for state, says in (
+        (State("racing", wish, "k", measuring_waits=True), "Measuring: each prompt several times, in turn."),
+        (State("over", wish, "k", waits=found, measuring_waits=True), "the first token takes 21.0 times as long"),
+    ):
+        test, _ = opened(state)
+        page = [(getattr(e, "key", None), str(getattr(e, "value", ""))) for e in test.main]
+        answered = next(i for i, (_, said) in enumerate(page) if says in said and "chart is under the buttons" in said)
+        assert answered < [key for key, _ in page].index("try-race-waits")
 
 
 def test_a_run_whose_model_is_not_here_cannot_race():
@@ -348,24 +387,3 @@ def test_a_race_nobody_looks_at_ends(monkeypatch):
         stage.go.release()
     over = until(racer, lambda s: not s.busy)
     assert (over.stage, over.failed, over.race.state) == ("over", False, "stopped")
-
-
-def test_first_come_first_served():
-    line, order, here = Line(), [], [threading.Event() for _ in range(3)]
-    leave = threading.Event()
-
-    def person(i: int) -> None:
-        with line.turn(lambda n: here[i].set(), lambda: False) as mine:
-            assert mine
-            here[i].set()
-            order.append(i)
-            assert leave.wait(30)
-
-    people = [threading.Thread(target=person, args=(i,)) for i in range(3)]
-    for i, one in enumerate(people):
-        one.start()
-        assert here[i].wait(30)
-    leave.set()
-    for one in people:
-        one.join(30)
-    assert order == [0, 1, 2]

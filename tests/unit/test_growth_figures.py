@@ -77,7 +77,7 @@ def test_sentences_name_the_counts():
     assert (values["rows_without"], values["rows_kept"], values["again"]) == ("290", "24", "266")
     assert (values["visible_without"], values["visible_kept"]) == ("2,580", "300")
     # 2·100·24 + 4·32·8·6·310 + 2·(22·256)·20
-    assert values["flops_kept"] == _engineering(4_800 + 1_904_640 + 225_280)
+    assert values["flops_kept"] == f"{_engineering(4_800 + 1_904_640 + 225_280)}FLOP"
     assert figures.growth_values(of_run(make_run(P=5, N=1)))["case"] == "prefill"
     assert figures.growth_values(of_run(make_run(P=5, N=2)))["flops_kept"] == "–"
 

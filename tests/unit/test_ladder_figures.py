@@ -50,7 +50,8 @@ def test_time_by_length_draws_medians_and_quartiles():
     (line,) = figure["layout"]["shapes"]
     assert (line["y0"], line["y1"]) == (4, 4)  # generate took 3 and 5
     texts = [a["text"] for a in figure["layout"]["annotations"]]
-    assert texts == ["3.00 ms", "8.00 ms", "transformers' generate: 4.00 ms"]
+    assert texts == ["transformers' generate: 4.00 ms"]  # two passes have no running median, so no line has a number
+    assert figure["layout"]["yaxis"]["title"]["text"] == "ms a pass"
     table = figures.time_table(three_passes(), words=WORDS)
     assert table["positions met by the query"] == [6, 7]
     assert table["no cache, eager, median (ms)"] == [5, 8]
@@ -68,6 +69,39 @@ def test_long_lines_are_told_by_the_median_of_nine_neighbours():
     assert array(thick["x"]).tolist() == list(range(10, 21))
     assert array(thick["y"])[:5].tolist() == [5, 6, 7, 9, 10]
     assert thin["showlegend"] is False and thin["line"]["width"] < thick["line"]["width"]
+
+
+def test_the_number_at_the_end_of_a_line_is_its_value_there():
+    """5 + 20: passes at 6 to 24 positions. The thick line ends at the middle of the last nine, 20 positions; these
+    nine take 2 ms but for the last four of 60, and their median is 2. A lane that is four passes behind ends at 16."""
+    slow = lane("none", "sdpa", [[9.0, *[2.0] * 15, *[60.0] * 4]])
+    behind = lane("concatenated", "sdpa", [[9.0, *[3.0] * 15]], N=20)
+    figure = drawn(figures.time, ladder([slow, behind]))
+    thick = {t["name"]: (array(t["x"])[-1], array(t["y"])[-1]) for t in figure["data"] if t.get("showlegend") is None}
+    assert thick == {"no cache, SDPA": (20, 2), "concatenated, SDPA": (16, 3)}
+    assert [(a["x"], a["text"]) for a in figure["layout"]["annotations"]] == [(20, "2.00 ms"), (16, "3.00 ms")]
+    assert figure["layout"]["yaxis"]["title"]["text"] == "ms a pass; thick: median of 9"
+
+
+def test_a_lane_has_one_name_in_each_language():
+    """The chips' names are the lessons' own; the figures join theirs from parts."""
+    for language in ("en", "zh"):
+        found = lessons.sections(language, "ladder")
+        words = {k.removeprefix("axis_"): v for k, v in found.items() if k.startswith("axis_")}
+        for cache in ("none", "concatenated", "preallocated"):
+            for kernel in ("eager", "sdpa"):
+                rung = flat(cache, kernel, [2.0])
+                name = found[f"ladder_lanes_{cache}_{kernel}"]
+                assert figures.lane_name(rung, ladder([rung]), words) == name
+
+
+def test_first_tokens_of_one_kernel_and_precision_are_the_same_work():
+    lanes = [lane(c, "sdpa", [[ms, 2.0]]) for c, ms in (("none", 15.2), ("concatenated", 32.2), ("preallocated", 12.3))]
+    other = [lane("none", "eager", [[99.0, 2.0]]), lane("none", "sdpa", [[1.0, 2.0]], dtype="bfloat16")]
+    assert figures.prefills(ladder([*lanes, *other], N=2)) == (3, 12.3, 32.2)
+    assert figures.prefills(ladder([lanes[0], *other], N=2)) is None  # none has a second
+    even = lane("concatenated", "sdpa", [[15.9, 2.0]])  # 15.9 / 15.2 = 1.046: nothing to explain
+    assert figures.prefills(ladder([lanes[0], even], N=2)) is None
 
 
 def test_the_clock_sums_the_medians():

@@ -17,15 +17,38 @@ from kvviz.records.race import Spread
 FIVE = "Once upon a time"  # five tokens in the built-in vocabulary
 
 
-def test_the_ratio_is_that_of_the_sums_of_medians():
-    # no cache: medians 10, 6, 6, sum 22; cache: 10, 3, 2, sum 15
+def test_ratio_and_quartiles_are_of_the_repeats():
+    # no cache, time so far: 10 14 20, 10 18 24, 10 16 22; cache: 10 12 14, 10 14 16, 12 15 17
     assert THREE.uncached.cumulative.tolist() == [10, 16, 22]
-    assert THREE.cached.cumulative.tolist() == [10, 13, 15]
-    assert THREE.ratio == pytest.approx(22 / 15)
+    assert THREE.cached.cumulative.tolist() == [10, 14, 16]
     # repeat by repeat: 20/14, 24/16, 22/17 = 1.4286, 1.5, 1.2941; the quartiles lie half-way between neighbours
-    assert THREE.ratios.median == pytest.approx(20 / 14)
+    assert THREE.ratio == THREE.ratios.median == pytest.approx(20 / 14)
     assert THREE.ratios.low == pytest.approx((22 / 17 + 20 / 14) / 2)
     assert THREE.ratios.high == pytest.approx((20 / 14 + 1.5) / 2)
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 3, 4, 7])
+def test_the_ratio_lies_within_its_quartiles(repeats):
+    """Passes held up here and there, each repeat others: no sum of medians has them, each repeat's sum has its own."""
+    draw = np.random.default_rng(repeats)
+    for _ in range(50):
+        slow, fast = (base * (1 + 9 * (draw.random((repeats, 20)) < 0.1)) for base in (2.0, 1.0))
+        race = paper_race(slow, fast)
+        assert race.ratios.count == repeats
+        assert race.ratios.low <= race.ratio <= race.ratios.high
+
+
+def test_a_repeat_that_is_not_through_does_not_move_the_clock():
+    nan = math.nan
+    race = paper_race([[4, 2, 2], [40, 20, nan]], [[4, 1, 1], [40, 10, nan]], state="running")
+    assert race.uncached.cumulative.tolist() == [4, 6, 8] and race.cached.cumulative.tolist() == [4, 5, 6]
+    assert race.ratio == pytest.approx(8 / 6)
+
+
+def test_what_the_medians_leave_out_is_a_number():
+    # medians 10 and 2, so 10 + 4 · 2 = 18; the repeat took 10 + 2 + 2 + 2 + 20 = 36
+    lane = paper_race([[10, 2, 2, 2, 20]], [[1] * 5]).uncached
+    assert (lane.by_medians, lane.gap) == (18, 2)
 
 
 def test_first_and_later_tokens_are_told_apart():

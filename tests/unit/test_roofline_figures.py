@@ -44,15 +44,38 @@ def test_marks_lie_where_operations_bytes_and_clock_put_them():
     marks = named(drawn, "decode step")
     assert 10 ** marks.x[0] == pytest.approx(284_812_800 / 569_625_600)
     assert 10 ** marks.y[0] == pytest.approx(2.5)  # GFLOP/s
-    assert 10 ** marks.y[6] == pytest.approx(64 * 284_812_800 / 2 / 1e9)
-    assert 10 ** marks.y[1] == pytest.approx(10 * found.steps[2].intensity)  # not timed: where it could be at best
+    assert 10 ** marks.y[1] == pytest.approx(64 * 284_812_800 / 2 / 1e9)
     ground = drawn.layout.paper_bgcolor
     full = [colour != ground for colour in marks.marker.color]
-    assert full == [True] + [False] * 6  # fifteen passes are too few
-    assert marks.text[6] == "<b>64</b>" and marks.marker.size[6] > marks.marker.size[0]
-    assert marks.marker.symbol == "circle" and named(drawn, "prefill").marker.symbol == "square"
+    assert full == [True, False]  # fifteen passes are too few
+    assert marks.text[1] == "<b>64</b>" and marks.marker.size[1] > marks.marker.size[0]
+    assert marks.marker.symbol == "circle" and len(marks.x) == 2
     assert "2 × floor" in marks.customdata[0].replace("2.00", "2") and "MBU 50.0 %" in marks.customdata[0]
-    assert "113 ms" not in marks.customdata[1] and "floor" in marks.customdata[1]
+
+
+@pytest.mark.parametrize("counts", [{}, {1: (113.92512, 16), 64: (2000, 15)}])
+def test_a_pass_without_a_time_has_no_height(counts):
+    """Stopped before the first round: ticks on the axis at FLOP a byte, and nothing that could be read as the roof."""
+    found = roof(counts)
+    drawn = figures.drawing(found, words=WORDS, dark=False, batch=2)
+    ticks = named(drawn, "by formula, not measured yet")
+    untimed = [s for s in found.steps[1:] if s.batch not in counts] + [found.steps[0]]
+    assert [10**x for x in ticks.x] == pytest.approx([s.flops / s.moved for s in untimed])
+    wanted = drawn.layout.yaxis.autorangeoptions
+    low, high = wanted.minallowed, wanted.maxallowed
+    assert len(set(ticks.y)) == 1 and low < ticks.y[0] < low + 0.05 * (high - low)
+    assert ticks.marker.symbol == "line-ns-open" and ticks.text[-1] == "" and "<b>2</b>" in ticks.text
+    heights = [t.name for t in drawn.data if t.mode and "markers" in t.mode]
+    assert heights == (["decode step"] if counts else []) + ["by formula, not measured yet"]
+    assert "measured" not in ticks.customdata[1] and "floor" in ticks.customdata[1]
+
+
+def test_all_timed_needs_no_ticks():
+    found = roof(dict.fromkeys((1, 2, 4, 8, 16, 32, 64), (100.0, 16)))
+    prefill = Point(found.steps[0], Spread(900, 900, 900, 16), KNOWN)
+    drawn = figures.drawing(dataclasses.replace(found, points=(*found.points, prefill)), words=WORDS, dark=False)
+    assert named(drawn, "prefill").marker.symbol == "square"
+    assert "by formula, not measured yet" not in [t.name for t in drawn.data]
 
 
 def test_the_roof_bends_at_the_ridge():

@@ -8,7 +8,7 @@ from kvviz import lessons
 from kvviz.figures import ladder as figures
 from kvviz.figures import ladders as said
 from kvviz.records import Run
-from kvviz.records.ladder import Ladder
+from kvviz.records.ladder import WIDTH, Ladder
 from kvviz.records.race import ENOUGH
 from kvviz.theory.memory import human
 from kvviz.ui import experiment, links, shell, state
@@ -87,6 +87,13 @@ def _lanes(found: Ladder) -> None:
         later = ms(rung.tpot.median) if enough else "–"
         rows.append((name, first, later, f"{far:.1f} ×" if enough and far is not None else "–"))
     experiment.counters("ladder-lanes", (t(NAME, "card_lane"), "TTFT, ms", "TPOT, ms", t(NAME, "card_floor")), rows)
+    st.caption(t(NAME, "numbers", width=WIDTH))
+    if found.complete and (same := figures.prefills(found)) is not None:
+        count, short, long = same
+        st.caption(
+            t(NAME, "prefills", P=f"{found.P:,}", count=count, short=ms(short), long=ms(long),
+              times=f"{long / short:.2f}", rounds=f"{found.complete:,}")
+        )  # fmt: skip
 
 
 def _besides(found: Ladder, values: dict) -> None:

@@ -138,10 +138,24 @@ def _say(now: State, run: Run) -> None:
         st.warning(refused(now.refusal))
     if now.failed:
         st.error(t("race", "failed"))
+    if now.measuring_waits:
+        _say_waits(now)
     raced = now.race
     if raced is not None and not now.busy and (raced.prompt, raced.model.name) != (run.prompt, run.model.name):
         names = {"prompt": lessons.literal(links.shorten(raced.prompt)), "model": lessons.literal(raced.model.name)}
         st.caption(t("race", "other_prompt", **names))
+
+
+def _say_waits(now: State) -> None:
+    """What the question about the first token has found, where its button is: the chart may be below the fold."""
+    if now.busy:
+        said = t("race", "waits_running")
+    elif now.waits is not None and now.waits.state == "done":
+        values = figures.waits_values(now.waits)
+        said = t("race", f"waits_answer_{values['case']}", **values)
+    else:
+        return
+    st.markdown(f"{said}{'' if current() == 'zh' else ' '}{t('race', 'waits_below')}")
 
 
 def _rerun_at_end(what: str, busy: bool) -> None:

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+import numpy as np
+
 from kvviz.lessons import text
 from kvviz.records.race import ENOUGH, Lane, Race, Spread
 from kvviz.records.tokens import label
 from kvviz.theory.memory import human
 
 STRETCHES = (2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+GAP = 1.25  # a repeat's time in parts of what the medians give, from which the difference is explained
 SHORT_MS, LONG_MS = 2_000.0, 20_000.0  # outside of these a replay is shown slower or faster than measured
 DTYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}  # as the player writes them
 
@@ -85,7 +88,23 @@ def answer(race: Race, language: str) -> str:
     )
     tail = race.tail
     numbers = {"rows": f"{tail.rows:,}", "slow": spoken(tail.uncached_ms), "fast": spoken(tail.cached_ms)}
-    return f"{what}{'' if language == 'zh' else ' '}{say(why(race), **numbers)}"
+    sentences = [what, say(why(race), **numbers)]
+    side, lane = max((("uncached", race.uncached), ("cached", race.cached)), key=lambda one: abs(math.log(one[1].gap)))
+    if abs(math.log(lane.gap)) > math.log(GAP):
+        slow = lane.gap > 1
+        later = lane.ms[:, 1:]
+        told = {"expected": lane.by_medians, "total": lane.cumulative[-1], "ttft": lane.ttft.median,
+                "tpot": lane.tpot.median, "mean": float(np.nanmean(later)),
+                "edge": float(np.nanmax(later) if slow else np.nanmin(later))}  # fmt: skip
+        sentences.append(
+            say(
+                "gap_slow" if slow else "gap_quick",
+                name=say(f"lane_{side}"),
+                later=f"{race.n - 1:,}",
+                **{name: spoken(ms) for name, ms in told.items()},
+            )
+        )
+    return ("" if language == "zh" else " ").join(sentences)
 
 
 def why(race: Race) -> str:
@@ -122,18 +141,27 @@ def _headline(race: Race | Plan, language: str) -> tuple[str, str]:
 
 
 def _facts(lane: Lane | None, race: Race | Plan, language: str) -> list[list[str]]:
-    """Rows of a lane's card: label, value, and for a median its quartiles on a line of their own."""
+    """Rows of a lane's card: label, value, and for times, on a line of their own, what they are."""
     say = partial(text, language, "race")
     if lane is None or isinstance(race, Plan):
         names = [say("fact_ttft"), say("fact_tpot"), say("fact_total", n=race.N), say("fact_held"), say("fact_rows")]
-        return [[name, "–", ""] if i == 1 else [name, "–"] for i, name in enumerate(names)]
+        return [[name, "–", ""] if i < 3 else [name, "–"] for i, name in enumerate(names)]
     measuring = say("measuring", n=race.passes, enough=ENOUGH)
-    first, later = lane.ttft, lane.tpot
+    first, later, through = lane.ttft, lane.tpot, race.ratios.count
     enough = race.passes >= ENOUGH
+    summed = say("sum_once") if through < 2 else say("sum_median", count=through)
     return [
-        [say("fact_ttft"), milliseconds(first.median) if first.count >= 3 else "–"],
-        [say("fact_tpot"), milliseconds(later.median) if enough else "–", between(later) if enough else measuring],
-        [say("fact_total", n=race.n), milliseconds(lane.cumulative[-1] if race.n else 0.0)],
+        *(
+            [say("fact_ttft"), milliseconds(first.median), say("median_of", count=first.count)]
+            if first.count >= 3
+            else [say("fact_ttft"), "–", ""],
+        ),
+        [
+            say("fact_tpot"),
+            milliseconds(later.median) if enough else "–",
+            say("median_range", range=between(later)) if enough else measuring,
+        ],
+        [say("fact_total", n=race.n), milliseconds(lane.cumulative[-1] if race.n else 0.0), summed],
         [say("fact_held"), say("bytes_n", bytes=f"{int(lane.bytes_held[-1]) if race.n else 0:,}")],
         [say("fact_rows"), f"{int(lane.rows.sum()):,}"],
     ]

@@ -93,7 +93,7 @@ def _step(roof: Roofline, values: dict[str, object]) -> None:
         names.append("floor")
     if (point := roof.point("decode", batch())) is not None and point.enough:
         names += ["ms", "shares"]
-    rows = [(t(NAME, f"fact_{name}"), t(NAME, f"fact_{name}_value", **values)) for name in names]
+    rows = [(t(NAME, f"fact_{name}", **values), t(NAME, f"fact_{name}_value", **values)) for name in names]
     experiment.facts("roofline-step", rows, t(NAME, "card_step", **values))
 
 
