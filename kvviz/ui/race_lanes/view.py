@@ -94,8 +94,7 @@ def answer(race: Race, language: str) -> str:
         slow = lane.gap > 1
         later = lane.ms[:, 1:]
         told = {"expected": lane.by_medians, "total": lane.cumulative[-1], "ttft": lane.ttft.median,
-                "tpot": lane.tpot.median, "mean": float(np.nanmean(later)),
-                "edge": float(np.nanmax(later) if slow else np.nanmin(later))}  # fmt: skip
+                "tpot": lane.tpot.median, "edge": float(np.nanmax(later) if slow else np.nanmin(later))}  # fmt: skip
         sentences.append(
             say(
                 "gap_slow" if slow else "gap_quick",
