@@ -191,8 +191,8 @@ def test_a_cache_that_did_not_pay_is_told_as_it_is(slow, outcome, reason):
 @pytest.mark.parametrize(
     ("language", "note", "gap"),
     [
-        ("en", "median of 3 repeats; quartiles 1.45 to 1.45×", "With the cache: by the medians it would be 2.00 ms + 19 · "
-         "2.00 ms = 40.0 ms; a repeat took 138 ms, for its sum has the slow passes too (up to 100 ms)."),
+        ("en", "median of 3 repeats; quartiles 1.45 to 1.45×", "With the cache: by the medians it would be 2.00 ms + "
+         "19 · 2.00 ms = 40.0 ms; a repeat took 138 ms, for its sum has the slow passes too (up to 100 ms)."),
         ("zh", "3 遍的中位数；四分位数 1.45 到 1.45×", "有缓存：按中位数应是 2.00 毫秒 + 19 · 2.00 毫秒 = 40.0 毫秒，"
          "一遍实际用了 138 毫秒，因为总和把慢的前向（最慢 100 毫秒）也算在内。"),
     ],
