@@ -60,7 +60,7 @@ def test_the_problem_is_generated_and_counted(visits):
     assert found["attention scores"] == ("4,870", "310")
     assert found["of these, causal"] == ("2,580", "300")
     assert found["K, V bytes written"] == ("3,563,520", "294,912")
-    assert all(re.fullmatch(r"[\d,.]+ [MG]", n) for n in found["operations"])
+    assert all(re.fullmatch(r"[\d,.]+ [MG]FLOP", n) for n in found["operations"])
     expect(visit.page.locator(".st-key-answer-problem")).to_contain_text("290 token rows, 266 of them computed again")
     thumb = visit.page.locator(".st-key-work_shown input[type=range]")
     thumb.focus()

@@ -182,14 +182,15 @@ def test_a_pick_in_the_browser_moves_the_shared_place_once(opened, monkeypatch):
 
 
 def test_a_place_that_the_growing_run_has_come_to_is_followed_below(opened, monkeypatch):
-    """A link asks for step 6 of a run that still grows: the picture looks for it, and takes the rest with it."""
+    """A link asks for a step of a run that still grows: the picture looks for it, and takes the rest with it. Where a
+    move of the learner's led the picture, the rest comes in the same run."""
     from kvviz.ui.attention_page import top
 
     app = opened("attention", step="6")
     assert app.session_state.kv_followed.step == 6
     reruns = []
-    for name in ("columns", "rerun"):
-        monkeypatch.setattr(top.st, name, {"columns": lambda *_: [nullcontext()] * 2, "rerun": reruns.append}[name])
+    monkeypatch.setattr(top.st, "columns", lambda *_: [nullcontext()] * 2)
+    monkeypatch.setattr(top.st, "rerun", lambda *scope: reruns.append(scope))  # keys only in callbacks
     monkeypatch.setattr(top.st, "session_state", app.session_state)
     monkeypatch.setattr(top.request, "whole_page", lambda: False)
     for name in ("_controls", "_overview"):
@@ -200,7 +201,11 @@ def test_a_place_that_the_growing_run_has_come_to_is_followed_below(opened, monk
     assert reruns == []
     state.told(View(7, 3, 2))
     top._hero()
-    assert reruns == [["tries", "below", "share"]]
+    assert reruns == [()]
+    top.go(8, 3, 2)
+    assert reruns[1:] == [(["hero", "tries", "below", "share"],)]
+    top._hero()
+    assert len(reruns) == 2
 
 
 def test_what_a_slider_of_another_step_says_moves_nothing(opened, monkeypatch):

@@ -21,8 +21,7 @@ from kvviz.ui.language import current, t
 from kvviz.ui.player import View
 
 PARTS = ("picked", "said", "head", "below", "share")  # what follows the head, the picture first
-BESIDE = ("tries", "below", "share")  # what follows the step, besides the hero
-FOLLOWERS = ("hero", *BESIDE)  # and all of it: the hero draws the other parts itself
+FOLLOWERS = ("hero", "tries", "below", "share")  # what follows the step; the hero draws the other parts itself
 POLL_SECONDS = 0.5
 ROWS = ("all", "one")
 
@@ -50,8 +49,9 @@ def _hero() -> None:
         fragment(_head, key="head")()
     with right:
         fragment(_picked, key="picked")()
-    if not request.whole_page() and st.session_state.get("kv_followed") != here:
-        st.rerun(list(BESIDE))  # the run has come to the place that a link asked for
+    held = st.session_state
+    if not request.whole_page() and here not in (held.get("kv_followed"), held.get("kv_hero_leads")):
+        st.rerun()  # the run has come to the place that a link asked for: the rest of the page speaks of another
 
 
 def _in_view() -> tuple[Run, View, int | None, dict[str, object]]:
@@ -141,6 +141,7 @@ def go(step: int, layer: int, head: int) -> None:
     here = state.view(state.current_run())
     moved = dataclasses.replace(here, step=step, layer=layer, head=head, substep=None)
     if state.told_elsewhere(moved) and not request.whole_page():
+        st.session_state.kv_hero_leads = state.view(state.current_run())  # to where the rest follows in the same run
         st.rerun(list(PARTS if step == here.step else FOLLOWERS))
 
 
