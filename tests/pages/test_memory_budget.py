@@ -8,22 +8,24 @@ import pytest
 from reading import text_of
 
 from kvviz import lessons
+from tests.unit.test_architectures import LLAMA_3_8B
 
 pytestmark = pytest.mark.usefixtures("no_models")
 
-LLAMA_3_8B = {
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-}
+SIZES = (
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "hidden_size",
+    "intermediate_size",
+    "vocab_size",
+)
+UNNAMED = {key: LLAMA_3_8B[key] for key in SIZES}  # a config that names no family
 
 
 def pasted(opened, **changed):
     app = opened("memory", memory_model="config")
-    app.text_area(key="memory_config").set_value(json.dumps(LLAMA_3_8B | changed)).run()
+    app.text_area(key="memory_config").set_value(json.dumps(UNNAMED | changed)).run()
     assert not app.exception and [e.value for e in app.error] == []
     return app
 
