@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kvviz.records import Sampling
-from kvviz.refusal import Refusal
+from kvviz.core import Sampling
+from kvviz.core.refusal import Refusal
 
 
 def parser() -> argparse.ArgumentParser:
@@ -64,11 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _record(chosen: argparse.Namespace) -> int:
+    from kvviz.core import storage
+    from kvviz.core.summary import summary
     from kvviz.engine import load
     from kvviz.engine.recording import record
     from kvviz.models import catalog
-    from kvviz.records import storage
-    from kvviz.records.summary import summary
 
     if chosen.out and not Path(chosen.out).parent.is_dir():  # not after minutes of work
         raise Refusal("folder_missing", path=str(Path(chosen.out).parent))
@@ -83,7 +83,7 @@ def _record(chosen: argparse.Namespace) -> int:
 
 
 def _bench(chosen: argparse.Namespace) -> int:
-    bench = importlib.import_module("kvviz.engine.bench")
+    bench = importlib.import_module("kvviz.bench.engine")
     options = argparse.ArgumentParser(prog="kvviz bench", description=bench.__doc__)
     bench.add_arguments(options)
     return bench.run(options.parse_args(chosen.rest)) or 0

@@ -1,10 +1,10 @@
 """All heads at a glance and one of them stage by stage; what was measured of them; and the masks programs use."""
 
-from kvviz.records import Run
-from kvviz.ui import attention_page as attention
+from kvviz.core import Run
+from kvviz.features.attention import parts as attention
+from kvviz.player.view import View
 from kvviz.ui import page, shell, state
 from kvviz.ui.fragment import fragment
-from kvviz.ui.player import View
 
 
 def below(run: Run, view: View) -> None:

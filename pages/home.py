@@ -2,10 +2,10 @@
 
 import streamlit as st
 
-from kvviz.records import Run
+from kvviz.core import Run
+from kvviz.player.view import View
 from kvviz.ui import examples, links, page, state
 from kvviz.ui.language import literal, t
-from kvviz.ui.player import View
 
 
 def below(run: Run, view: View) -> None:

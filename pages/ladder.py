@@ -2,7 +2,8 @@
 
 import streamlit as st
 
-from kvviz.ui import experiment, ladder_page, page, shell, state
+from kvviz.features.ladder import parts as ladder_page
+from kvviz.ui import experiment, page, shell, state
 from kvviz.ui.experiments import ladder
 from kvviz.ui.language import t
 

@@ -4,8 +4,9 @@ import dataclasses
 
 import streamlit as st
 
-from kvviz.records.sizes import of_run
-from kvviz.ui import browser, experiment, memory_page, page, request, shell, state
+from kvviz.features.memory import parts as memory_page
+from kvviz.features.memory.record.sizes import of_run
+from kvviz.ui import browser, experiment, page, request, shell, state
 from kvviz.ui.language import t
 
 NAME = "memory"

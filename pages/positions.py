@@ -2,7 +2,8 @@
 
 import streamlit as st
 
-from kvviz.ui import experiment, page, positions_page, shell, state
+from kvviz.features.positions import parts as positions_page
+from kvviz.ui import experiment, page, shell, state
 from kvviz.ui.language import t
 
 shell.heading("positions")

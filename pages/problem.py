@@ -2,9 +2,9 @@
 
 import streamlit as st
 
-from kvviz.figures import growth as figures
-from kvviz.records import Run
-from kvviz.records.growth import Growth, of_run
+from kvviz.core import Run
+from kvviz.features.problem import figure as figures
+from kvviz.features.problem.record import Growth, of_run
 from kvviz.ui import browser, experiment, links, page, request, shell, state
 from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import GrowthWish, found, growth

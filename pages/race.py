@@ -2,12 +2,12 @@
 
 import streamlit as st
 
-from kvviz.records import Run
+from kvviz.core import Run
+from kvviz.features.race.parts import panel
+from kvviz.player.view import View
 from kvviz.ui import page, shell, stage, state
 from kvviz.ui.fragment import fragment
 from kvviz.ui.language import t
-from kvviz.ui.player import View
-from kvviz.ui.race_lanes import panel
 
 
 def below(run: Run, view: View) -> None:

@@ -2,7 +2,8 @@
 
 import streamlit as st
 
-from kvviz.ui import experiment, page, roofline_page, shell, state
+from kvviz.features.roofline import parts as roofline_page
+from kvviz.ui import experiment, page, shell, state
 from kvviz.ui.experiments import roofline
 
 NAME = roofline_page.NAME

@@ -2,11 +2,12 @@
 
 import streamlit as st
 
-from kvviz.records import Run
-from kvviz.ui import experiment, page, request, shell, walk
+from kvviz.core import Run
+from kvviz.features.source import parts as walk
+from kvviz.player.view import View
+from kvviz.ui import experiment, page, request, shell
 from kvviz.ui.fragment import fragment
 from kvviz.ui.language import t
-from kvviz.ui.player import View
 
 NAME = "source"
 

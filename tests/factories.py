@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from kvviz.records import MachineFacts, ModelFacts, Proof, Run, Sampling, StepRecord, TwinPass
+from kvviz.core import MachineFacts, ModelFacts, Proof, Run, Sampling, StepRecord, TwinPass
 
 MACHINE = MachineFacts("cpu", "Test CPU", 2, "3.11", "2.13.0", "5.24.0", "Linux x86_64")
 WORDS = [

@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 
-from kvviz import lessons
+from kvviz.core import lessons
 from kvviz.figures.plots import PLOTS
 
 WORDS = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from factories import model_facts
 
-from kvviz.records.facts import MachineFacts
-from kvviz.records.ladder import Ladder, Rates, Rung
-from kvviz.records.race import Spread
+from kvviz.core.facts import MachineFacts
+from kvviz.features.ladder.record.ladder import Ladder, Rates, Rung
+from kvviz.features.race.record import Spread
 
 MACHINE = MachineFacts("cpu", "Test CPU", 2, "3.11.7", "2.13.0", "5.24.0", "Linux x86_64")
 KNOWN = Rates(Spread(10e9, 10e9, 10e9, 1), Spread(100e9, 100e9, 100e9, 1))

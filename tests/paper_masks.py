@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvviz.records.masks import Comparison, MaskedPass, MaskGallery
+from kvviz.features.attention.record.masks import Comparison, MaskedPass, MaskGallery
 
 COMPARISONS = (
     Comparison("decode", 1e-5, True, 1e-3, True),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvviz.records import Check
-from kvviz.records.positions import SCALINGS, Curve, Evicted, Kept, Lengths, Misplaced, Rotation, Shift, Table
+from kvviz.core import Check
+from kvviz.features.positions.record import SCALINGS, Curve, Evicted, Kept, Lengths, Misplaced, Rotation, Shift, Table
 from kvviz.theory import positions as theory
 
 SHIFT = Shift(100, 2e-5, 7e-6, 22.75, True, 1e-3)

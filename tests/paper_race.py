@@ -6,8 +6,8 @@ import dataclasses
 
 import numpy as np
 
-from kvviz.records import MachineFacts, ModelFacts
-from kvviz.records.race import Lane, Race
+from kvviz.core import MachineFacts, ModelFacts
+from kvviz.features.race.record import Lane, Race
 
 MODEL = ModelFacts(
     "paper", "GPT2LMHeadModel", 2, 2, 2, 4, 8, 10, "learned", 64, 64, 100, "float32", 4, 400, None

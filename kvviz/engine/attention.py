@@ -18,10 +18,10 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
+from kvviz.core.facts import ModelFacts
+from kvviz.core.refusal import Refusal
 from kvviz.engine import masks
 from kvviz.models.loading import LoadedModel
-from kvviz.records.facts import ModelFacts
-from kvviz.refusal import Refusal
 
 NAME = "kvviz"
 # Arguments by which some families change the scores; here they would be ignored, and the model be wrong.

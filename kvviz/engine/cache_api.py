@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache, StaticCache
 
-from kvviz.records.facts import ModelFacts
+from kvviz.core.facts import ModelFacts
 
 Cache = DynamicCache  # the type, for annotations elsewhere
 

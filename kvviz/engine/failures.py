@@ -11,9 +11,9 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Concatenate, ParamSpec, TypeVar
 
+from kvviz.core.refusal import Refusal
 from kvviz.models import device, loading
 from kvviz.models.loading import LoadedModel
-from kvviz.refusal import Refusal
 
 P, T = ParamSpec("P"), TypeVar("T")
 

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import torch
 
+from kvviz.core.refusal import Refusal
 from kvviz.engine import cache_api
-from kvviz.engine.timing import timed
+from kvviz.features.ladder.record.ladder import CACHES, KERNELS
+from kvviz.measure.clock import timed
 from kvviz.models import device as devices
 from kvviz.models.loading import DTYPES, LoadedModel
-from kvviz.records.ladder import CACHES, KERNELS
-from kvviz.refusal import Refusal
 
 FIRST = 4  # passes that count for nothing: prefill and three later ones
 

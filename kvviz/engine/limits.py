@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kvviz.core.facts import ModelFacts
+from kvviz.core.refusal import Refusal
 from kvviz.models.loading import LoadedModel
-from kvviz.records.facts import ModelFacts
-from kvviz.refusal import Refusal
 
 KEEP_BYTES = 384 * 2**20  # of records a session: every run of GPT-2 small fits, whatever its prompt
 

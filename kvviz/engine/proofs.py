@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from kvviz.core import ModelFacts, Proof, TwinPass
 from kvviz.engine import cache_api
 from kvviz.engine.attention import LayerCapture
-from kvviz.records import ModelFacts, Proof, TwinPass
 from kvviz.theory.memory import kv_bytes
 
 EXACT = 1e-3  # max |Δlogit| that counts as equal

@@ -7,11 +7,11 @@ import datetime
 import statistics
 from collections.abc import Callable
 
+from kvviz.core import Run, Sampling
+from kvviz.core.refusal import Refusal
 from kvviz.engine.limits import KEEP_BYTES, check_prompt
 from kvviz.engine.session import Session
 from kvviz.models.loading import LoadedModel
-from kvviz.records import Run, Sampling
-from kvviz.refusal import Refusal
 
 
 def record(

@@ -8,8 +8,8 @@ import math
 import torch
 from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from kvviz.records.facts import Sampling
-from kvviz.refusal import Refusal
+from kvviz.core.facts import Sampling
+from kvviz.core.refusal import Refusal
 
 COOLEST, HOTTEST = 0.01, 100.0  # outside, float32 logits overflow or all tokens are alike
 

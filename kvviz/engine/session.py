@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
+from kvviz.core import Run, Sampling, StepRecord, TwinPass
+from kvviz.core.refusal import Refusal
 from kvviz.engine import cache_api, failures, limits, proofs
 from kvviz.engine.attention import to_arrays
-from kvviz.engine.passes import Pass, predictions, run_pass, warm_up
+from kvviz.engine.feed import Pass, predictions, run_pass, warm_up
 from kvviz.engine.sampling import Sampler, candidates
 from kvviz.models.loading import LoadedModel
-from kvviz.records import Run, Sampling, StepRecord, TwinPass
-from kvviz.refusal import Refusal
 
 CANDIDATES = 10
 REWINDS = 32  # passes that can be taken back

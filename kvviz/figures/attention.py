@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 import plotly.graph_objects as go
 
+from kvviz.core import Run
 from kvviz.figures import text
 from kvviz.figures.cells import hatched
 from kvviz.figures.frame import MONO, QUARTERS, between, by_position, frame, over_positions
 from kvviz.figures.palette import INK_CHANGES, attention_scale, palette
-from kvviz.records import Run
 
 WRITTEN = 12  # positions up to which each cell carries its number
 NAMED = 160  # positions up to which a hover names both tokens

@@ -8,9 +8,9 @@ from functools import lru_cache
 import numpy as np
 import plotly.graph_objects as go
 
+from kvviz.core import Run
 from kvviz.figures.frame import MONO
 from kvviz.figures.palette import INK_CHANGES, Palette
-from kvviz.records import Run
 
 CHARACTER = 6.6  # pixels of one in a number of 11 pixels, MONO
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
+from kvviz.core import Run
+from kvviz.features.race.record import Spread
 from kvviz.figures.palette import Palette
-from kvviz.records import Run
-from kvviz.records.race import Spread
 
 # Found on the machine or served by Streamlit; nothing is fetched.
 FONT = "'Source Sans', 'PingFang SC', 'Microsoft YaHei', 'Noto Sans CJK SC', sans-serif"

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 import plotly.graph_objects as go
 
+from kvviz.core import Run
 from kvviz.figures import text
 from kvviz.figures.frame import between, by_pass, frame
 from kvviz.figures.palette import palette
-from kvviz.records import Run
 from kvviz.theory.memory import human, kv_bytes
 
 _UNITS = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))

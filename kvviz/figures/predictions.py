@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 import plotly.graph_objects as go
 
+from kvviz.core import Run
 from kvviz.figures import text
 from kvviz.figures.frame import MONO, QUARTERS, between, by_position, frame, over_positions
 from kvviz.figures.palette import palette
-from kvviz.records import Run
 
 WRITTEN = 24  # positions up to which each bar carries the predicted token
 

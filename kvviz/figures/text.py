@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvviz.records import Run
-from kvviz.records.tokens import label
+from kvviz.core import Run
+from kvviz.core.tokens import label
 
 TICKS = 32  # more labels than this on an axis can't be read
 LONGEST = 14  # characters of a token on an axis; hovers and tables have all of it

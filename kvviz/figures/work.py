@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 import plotly.graph_objects as go
 
+from kvviz.core import Run
 from kvviz.figures import text
 from kvviz.figures.frame import beside, between, by_pass, frame
 from kvviz.figures.palette import palette
-from kvviz.records import Run
 
 
 def counted(run: Run, step: int) -> tuple[np.ndarray, np.ndarray]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from kvviz.core.refusal import Refusal
 from kvviz.models import smollm2
 from kvviz.models.weights import parameters, weight_files
-from kvviz.refusal import Refusal
 
 BUILTIN = Path(__file__).parent / "builtin"
 ROTARY_LIMIT = 1024  # positions a rotary model's cache may hold here; the model itself names no end

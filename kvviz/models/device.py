@@ -14,8 +14,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kvviz.records.facts import MachineFacts
-from kvviz.refusal import Refusal
+from kvviz.core.facts import MachineFacts
+from kvviz.core.refusal import Refusal
 
 if TYPE_CHECKING:
     import torch

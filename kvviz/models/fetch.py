@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from kvviz.core.refusal import Refusal
 from kvviz.models import catalog, hub, smollm2
 from kvviz.models.hub import File, Job
-from kvviz.refusal import Refusal
 
 Stage = Literal["asleep", "asking", "fetching", "checking", "converting", "ready", "failed"]
 UNDER_WAY = ("asking", "fetching", "checking", "converting")

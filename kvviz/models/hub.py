@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kvviz.core.refusal import Refusal
 from kvviz.models import catalog
-from kvviz.refusal import Refusal
 
 if TYPE_CHECKING:
     from huggingface_hub import HfFileMetadata

@@ -13,11 +13,11 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 from transformers.utils import logging as transformers_logging
 
+from kvviz.core.facts import MachineFacts, ModelFacts
+from kvviz.core.refusal import Refusal
 from kvviz.models import catalog, device, memory
 from kvviz.models.turns import Turns
 from kvviz.models.vocabulary import Vocabulary
-from kvviz.records.facts import MachineFacts, ModelFacts
-from kvviz.refusal import Refusal
 
 KEEP = 3  # loaded models kept for the next session; those still in use live on regardless
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from kvviz.core.refusal import Refusal
 from kvviz.models import catalog, device
 from kvviz.models.weights import parameters
-from kvviz.refusal import Refusal
 
 # Beside the weights: K and V, one pass's scores and logits, what a library takes for its own work.
 MARGIN = 256 * 2**20

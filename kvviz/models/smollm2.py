@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from kvviz.refusal import Refusal
+from kvviz.core.refusal import Refusal
 
 try:
     import fcntl

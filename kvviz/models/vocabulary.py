@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from kvviz.refusal import Refusal
+from kvviz.core.refusal import Refusal
 
 
 def _byte_letters() -> dict[str, int]:

@@ -14,10 +14,9 @@ import plotly.graph_objects as go
 import plotly.io
 import streamlit as st
 
-from kvviz import lessons
+from kvviz.core import Run, lessons
 from kvviz.figures.palette import themes
 from kvviz.figures.plots import PLOTS
-from kvviz.records import Run
 from kvviz.ui import warm
 from kvviz.ui.language import current, has, t
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from kvviz import lessons
+from kvviz.core import lessons
 from kvviz.ui import links, state
 from kvviz.ui.language import t
 

@@ -22,10 +22,9 @@ from typing import Any
 
 import streamlit as st
 
-from kvviz import lessons
+from kvviz.core import Check, Run, lessons
+from kvviz.core.refusal import Refusal
 from kvviz.models import catalog
-from kvviz.records import Check, Run
-from kvviz.refusal import Refusal
 from kvviz.ui import charts, links, state, warm
 from kvviz.ui.experimenter import Experimenter, State, Wish, Work
 from kvviz.ui.fragment import fragment
@@ -328,13 +327,13 @@ def questions(page: str, **values: object) -> None:
 
 def token(run: Run, token_id: int) -> str:
     """A token as code within Markdown."""
-    from kvviz.records.tokens import label
+    from kvviz.core.tokens import label
 
     return lessons.literal(label(run.pieces[int(token_id)]))
 
 
 def token_of(pieces: Mapping[int, bytes], token_id: int) -> str:
     """A token's label, not yet made literal: for widgets that show text as it is."""
-    from kvviz.records.tokens import label
+    from kvviz.core.tokens import label
 
     return label(pieces[int(token_id)])

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from kvviz.refusal import Refusal
+from kvviz.core.refusal import Refusal
 from kvviz.ui import warm
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kvviz.records import Run
+from kvviz.core import Run
 
 if TYPE_CHECKING:
+    from kvviz.features.ladder.record.ladder import Ladder, Reads
+    from kvviz.features.permission.record.breaks import Breaks
+    from kvviz.features.permission.record.permission import Permission
+    from kvviz.features.problem.record import Growth
+    from kvviz.features.roofline.record import Roofline
     from kvviz.models.loading import LoadedModel
-    from kvviz.records.breaks import Breaks
-    from kvviz.records.growth import Growth
-    from kvviz.records.ladder import Ladder, Reads
-    from kvviz.records.permission import Permission
-    from kvviz.records.roofline import Roofline
     from kvviz.ui.experimenter import State
 
 
@@ -43,7 +43,7 @@ class GrowthWish(_OnPrompt):
 
 
 def growth(model: LoadedModel, wish: GrowthWish) -> Iterator[Growth]:
-    from kvviz.engine import growth as engine
+    from kvviz.features.problem import measure as engine
 
     return engine.generate(model, wish.prompt, wish.new, wish.length)
 
@@ -58,7 +58,7 @@ class EditWish(_OnPrompt):
 
 
 def edited(model: LoadedModel, wish: EditWish) -> Iterator[Permission]:
-    from kvviz.engine import permission as engine
+    from kvviz.features.permission.measure import permission as engine
 
     return engine.compare(model, wish.prompt, wish.position, wish.text, wish.how)
 
@@ -80,7 +80,7 @@ class BreakWish(_OnPrompt):
 
 
 def broken(model: LoadedModel, wish: BreakWish) -> Iterator[Breaks]:
-    from kvviz.engine import breaks as engine
+    from kvviz.features.permission.measure import breaks as engine
 
     return engine.all_kinds(model, wish.prompt)
 
@@ -97,7 +97,7 @@ class LadderWish(_OnPrompt):
 
 
 def ladder(model: LoadedModel, wish: LadderWish) -> Iterator[Ladder]:
-    from kvviz.engine import ladder as engine
+    from kvviz.features.ladder.measure import ladder as engine
 
     return engine.climb(
         model, wish.prompt, wish.length, wish.new, rungs=wish.lanes, batch=wish.batch, beside_generate=wish.generate
@@ -112,7 +112,7 @@ class ReadsWish(_OnPrompt):
 
 
 def reads(model: LoadedModel, wish: ReadsWish) -> Iterator[Reads]:
-    from kvviz.engine import reads as engine
+    from kvviz.features.ladder.measure import reads as engine
 
     return engine.reads(model, wish.prompt, wish.length)
 
@@ -128,6 +128,6 @@ class RooflineWish:
 
 
 def roofline(model: LoadedModel, wish: RooflineWish) -> Iterator[Roofline]:
-    from kvviz.engine import roofline as engine
+    from kvviz.features.roofline import measure as engine
 
     return engine.points(model, wish.length) if wish.timed else engine.plan(model, wish.length)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from kvviz.core.refusal import Refusal
 from kvviz.models import catalog, fetch
-from kvviz.refusal import Refusal
 from kvviz.ui import state
 from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded, refused

@@ -9,8 +9,8 @@ from typing import ParamSpec
 
 import streamlit as st
 
-from kvviz import lessons
-from kvviz.refusal import Refusal
+from kvviz.core import lessons
+from kvviz.core.refusal import Refusal
 from kvviz.ui.language import current, t
 
 _log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from kvviz import lessons
+from kvviz.core import lessons
 from kvviz.ui import links
 from kvviz.ui.request import arrived, by_history, query_values
 

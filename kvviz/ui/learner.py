@@ -13,8 +13,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from kvviz.records import Run, Sampling
-from kvviz.refusal import Refusal
+from kvviz.core import Run, Sampling
+from kvviz.core.refusal import Refusal
 from kvviz.ui import warm
 
 if TYPE_CHECKING:

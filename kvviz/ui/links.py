@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qs, quote, urlencode
 
+from kvviz.features.ladder.record.ladder import CACHES, KERNELS
+from kvviz.features.memory.record.architectures import FORMATS, MOST, MOST_BATCH, MOST_POSITIONS
+from kvviz.features.memory.record.gpus import GPUS
+from kvviz.features.memory.record.presets import PRESETS
+from kvviz.features.memory.record.sizes import MOST_MEMORY
+from kvviz.features.roofline.record import BATCHES
+from kvviz.features.source.record.walk import STATIONS
 from kvviz.models.device import DTYPES
-from kvviz.records.architectures import FORMATS, MOST, MOST_BATCH, MOST_POSITIONS
-from kvviz.records.gpus import GPUS
-from kvviz.records.ladder import CACHES, KERNELS
-from kvviz.records.presets import PRESETS
-from kvviz.records.roofline import BATCHES
-from kvviz.records.sizes import MOST_MEMORY
-from kvviz.records.source import STATIONS
 
 LANGUAGE_NAMES = {"en": "English", "zh": "中文"}  # as the language control shows them, and as its query value
 LANES = tuple(f"{cache}-{kernel}" for cache in CACHES for kernel in KERNELS)
@@ -56,7 +56,7 @@ OWN: Mapping[str, Mapping[str, Field]] = {
         "positions_offset": ("-64", "-16", "-8", "-4", "-2", "-1", "0", "1", "2", "4", "8", "16", "64"),
     },
     "problem": {"work_P": (1, 1000), "work_N": (1, 200)},
-    "allowed": {
+    "permission": {
         "edit": (0, 1023),
         "edit_to": 40,
         "edit_how": ("replace", "insert"),

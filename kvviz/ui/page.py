@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from kvviz import lessons
-from kvviz.records import Run
-from kvviz.refusal import Refusal
+from kvviz.core import Run, lessons
+from kvviz.core.refusal import Refusal
+from kvviz.player.view import View
 from kvviz.ui import browser, links, request, shell, stage, state
 from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, has, t
-from kvviz.ui.player import View
 
 LAST = 10**6  # as a step: the run's last one
 SAYS_SECONDS = 1.0
@@ -166,7 +165,7 @@ def questions(name: str, run: Run, view: View) -> None:
 # What everybody asks, and which of it a page has not answered in its own words.
 FIVE = {
     "problem": ("rope", "mask", "prefill"),
-    "allowed": ("rope", "mask", "prefill"),
+    "permission": ("rope", "mask", "prefill"),
     "attention": ("no_q", "changed", "rope"),
     "positions": ("no_q", "changed", "mask", "prefill"),
     "source": ("rope", "mask"),
@@ -240,7 +239,7 @@ def facts(run: Run, view: View) -> dict[str, object]:
 
 
 def _label(run: Run, token: int) -> str:
-    from kvviz.records.tokens import label
+    from kvviz.core.tokens import label
 
     return label(run.pieces[int(token)])
 

@@ -7,8 +7,8 @@ import datetime
 
 import streamlit as st
 
-from kvviz.records import Run, storage
-from kvviz.refusal import Refusal
+from kvviz.core import Run, storage
+from kvviz.core.refusal import Refusal
 from kvviz.ui import links, request, state
 from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded, refused

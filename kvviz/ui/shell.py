@@ -12,9 +12,8 @@ import streamlit as st
 from streamlit.runtime.pages_manager import PagesManager
 
 import kvviz
-from kvviz import lessons
+from kvviz.core import Run, lessons
 from kvviz.models import catalog, device, fetch
-from kvviz.records import Run
 from kvviz.ui import links, request, state, style, warm
 from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded, refused
@@ -24,7 +23,7 @@ from kvviz.ui.sidebar import sidebar, why_not_run
 # The story, in its order: files under pages/. A page whose file is not there is not in it. All stand side by side in
 # the top bar: grouped by part they would hide in menus, and nothing would show where one is.
 STORY = (
-    "home", "problem", "allowed", "prefill", "decode", "attention", "positions", "source", "race", "ladder",
+    "home", "problem", "permission", "prefill", "decode", "attention", "positions", "source", "race", "ladder",
     "roofline", "memory",
 )  # fmt: skip
 PAGES = tuple(name for name in STORY if (Path(kvviz.__file__).parent.parent / "pages" / f"{name}.py").is_file())

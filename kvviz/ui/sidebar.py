@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from kvviz import lessons
+from kvviz.core import lessons
 from kvviz.models import catalog, device, memory
 from kvviz.theory.memory import human
 from kvviz.ui import browser, examples, links, state, warm

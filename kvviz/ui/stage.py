@@ -6,12 +6,13 @@ import dataclasses
 
 import streamlit as st
 
-from kvviz.records import Run
+from kvviz.core import Run
+from kvviz.player.component import player
+from kvviz.player.view import View
 from kvviz.ui import request, state
 from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded
 from kvviz.ui.language import current, t
-from kvviz.ui.player import View, player
 
 POLL_SECONDS = 0.5
 PATIENCE = 0.9  # seconds a press of N is worth waiting for in one go; slower passes are polled for

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from kvviz.core import Run, Sampling, storage
 from kvviz.models import catalog, device
-from kvviz.records import Run, Sampling, storage
+from kvviz.player.view import View
 from kvviz.ui import links
 from kvviz.ui.learner import Learner, Settings
-from kvviz.ui.player import View
 
 if TYPE_CHECKING:
     from kvviz.engine import Session

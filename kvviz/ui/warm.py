@@ -14,8 +14,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from kvviz.core.refusal import Refusal
 from kvviz.models import device
-from kvviz.refusal import Refusal
 
 if TYPE_CHECKING:
     from kvviz.models.loading import LoadedModel

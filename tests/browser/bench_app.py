@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from harness import LAPTOP, ROOT, Server, chromium
 
 sys.path.insert(0, str(ROOT))
-from kvviz import lessons
+from kvviz.core import lessons
 
 WAIT_MS = 180_000
 ROUNDS = 5

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from harness import ROOT, WAIT_MS, Server, Visit, chromium
 
 sys.path.insert(0, str(ROOT))
-from kvviz.records import storage
+from kvviz.core import storage
 from tests.factories import PLAYER_CASES, make_run
 
 PAINTED = """selector => new Promise(done => {

@@ -53,7 +53,7 @@ def ready(visit: Visit, page: str, query: str) -> None:
     heroes = {
         "race": ".kvr",
         "problem": "[data-key=problem-triangle]",
-        "allowed": "[data-key=allowed-map]",
+        "permission": "[data-key=permission-map]",
         "ladder": "[data-key=ladder-hero]",
         "memory": "[data-key=memory-parts]",
         "roofline": "[data-key=roofline-hero]",

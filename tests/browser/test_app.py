@@ -8,7 +8,7 @@ import pytest
 from harness import ROOT, WAIT_MS, Visit
 from playwright.sync_api import Locator, expect
 
-from kvviz import lessons
+from kvviz.core import lessons
 
 LONG_MS = 240_000  # for a model to come up beside other work; never a claim about speed
 PAGES = ("home", "prefill", "decode")

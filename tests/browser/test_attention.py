@@ -9,7 +9,7 @@ import pytest
 from harness import WAIT_MS, Visit
 from playwright.sync_api import Locator, expect
 
-from kvviz.records import storage
+from kvviz.core import storage
 
 
 def overview(visit: Visit) -> Locator:

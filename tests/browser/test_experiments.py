@@ -72,20 +72,20 @@ def test_the_problem_is_generated_and_counted(visits):
 
 
 def test_an_edit_is_made_opened_and_broken(visits):
-    visit = opened(visits, "/allowed?edit=2&edit_to=+a")
-    chart(visit, "allowed-map")
-    expect(proofs(visit, "allowed")).to_have_count(6, timeout=LONG_MS)
-    line = visit.page.locator(".st-key-answer-allowed")
+    visit = opened(visits, "/permission?edit=2&edit_to=+a")
+    chart(visit, "permission-map")
+    expect(proofs(visit, "permission")).to_have_count(6, timeout=LONG_MS)
+    line = visit.page.locator(".st-key-answer-permission")
     expect(line).to_contain_text("all 24 cells of K and V before it are exactly 0")  # 2 · 6 layers · 2 positions
-    assert counters(visit, "allowed")["exactly 0, before"] == ("24", "4")
-    press(visit, "try-allowed-open")
+    assert counters(visit, "permission")["exactly 0, before"] == ("24", "4")
+    press(visit, "try-permission-open")
     expect(line).to_contain_text("Without the mask the edit reaches back", timeout=LONG_MS)
-    expect(visit.page).to_have_url(re.compile(r"/allowed"))
+    expect(visit.page).to_have_url(re.compile(r"/permission"))
     visit.page.locator(".st-key-broken button", has_text="mask too short").click()
     said = visit.page.get_by_test_id("stMain")
     expect(said).to_contain_text("10 keys are stored, 1 is seen", timeout=LONG_MS)
-    visit.page.locator("[data-key=allowed-wrong]").scroll_into_view_if_needed(timeout=LONG_MS)
-    chart(visit, "allowed-wrong")
+    visit.page.locator("[data-key=permission-wrong]").scroll_into_view_if_needed(timeout=LONG_MS)
+    chart(visit, "permission-wrong")
     written = visit.page.locator(".st-key-written-broken").inner_text()
     right = visit.page.locator(".st-key-written-right").inner_text()
     assert written.startswith("·") and right.startswith("·") and written != right
@@ -94,7 +94,7 @@ def test_an_edit_is_made_opened_and_broken(visits):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
-@pytest.mark.parametrize(("page", "hero"), [("problem", "problem-triangle"), ("allowed", "allowed-map")])
+@pytest.mark.parametrize(("page", "hero"), [("problem", "problem-triangle"), ("permission", "permission-map")])
 def test_the_hero_fits_the_first_screen(visits, page, hero, locale, scheme):
     visit = opened(visits, f"/{page}", locale=locale, color_scheme=scheme)
     found = chart(visit, hero)

@@ -11,8 +11,7 @@ from harness import WAIT_MS
 from playwright.sync_api import expect
 from test_app import LONG_MS, button, own_run
 
-from kvviz import lessons
-from kvviz.records import storage
+from kvviz.core import lessons, storage
 from tests.unit.conftest import write_tiny_gpt2
 from tests.unit.hub_stand_in import Hub
 

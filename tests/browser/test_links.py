@@ -9,7 +9,7 @@ from harness import WAIT_MS, Visit
 from playwright.sync_api import expect
 from test_app import LONG_MS, button, own_run
 
-from kvviz import lessons
+from kvviz.core import lessons
 
 PROMPT = "Dorothy and the Tin Woodman"
 LINK = "/decode?prompt=Dorothy+and+the+Tin+Woodman&new=12&step=3&layer=2&head=5"

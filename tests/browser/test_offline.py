@@ -9,7 +9,7 @@ import sys
 import pytest
 
 PAGES = {"/": "kv-player", "/prefill": "kv-player", "/decode": "kv-player", "/race": "kv-race"} | dict.fromkeys(
-    ("/problem", "/allowed", "/source", "/ladder", "/roofline", "/memory"), "stMainBlockContainer"
+    ("/problem", "/permission", "/source", "/ladder", "/roofline", "/memory"), "stMainBlockContainer"
 )
 
 

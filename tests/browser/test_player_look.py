@@ -11,7 +11,7 @@ from harness import PROJECTOR, Visit
 from player_kit import chips, painting, say, tip
 from playwright.sync_api import expect
 
-from kvviz.records.tokens import label
+from kvviz.core.tokens import label
 
 
 def boxes(visit: Visit, selector: str) -> list[dict]:

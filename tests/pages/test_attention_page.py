@@ -11,14 +11,14 @@ from factories import PLAYER_CASES, make_run
 from paper_masks import a_gallery
 from reading import components, outside_code, text_of
 
-from kvviz import lessons
-from kvviz.records import Check
-from kvviz.records.heads import Induction
-from kvviz.ui import attention_page, links, state
-from kvviz.ui.attention_page import study
+from kvviz.core import Check, lessons
+from kvviz.features.attention import parts as attention_page
+from kvviz.features.attention.parts import study
+from kvviz.features.attention.parts.heads import view
+from kvviz.features.attention.record.heads import Induction
+from kvviz.player.view import View
+from kvviz.ui import links, state
 from kvviz.ui.experimenter import Experimenter, State
-from kvviz.ui.heads import view
-from kvviz.ui.player import View
 
 pytestmark = pytest.mark.usefixtures("no_models")
 
@@ -159,7 +159,7 @@ def test_the_step_and_a_try_move_the_shared_place(opened):
 def test_a_pick_in_the_browser_moves_the_shared_place_once(opened, monkeypatch):
     """The place that the browser chose is not sent back to it: the picture need not travel again. Only what shows the
     head is drawn anew, its own picture first; another step moves the rest as well."""
-    from kvviz.ui.attention_page import top
+    from kvviz.features.attention.parts import top
 
     app = opened("attention", step="6")
     before = app.session_state.kv_heads_asked
@@ -184,7 +184,7 @@ def test_a_pick_in_the_browser_moves_the_shared_place_once(opened, monkeypatch):
 def test_a_place_that_the_growing_run_has_come_to_is_followed_below(opened, monkeypatch):
     """A link asks for a step of a run that still grows: the picture looks for it, and takes the rest with it. Where a
     move of the learner's led the picture, the rest comes in the same run."""
-    from kvviz.ui.attention_page import top
+    from kvviz.features.attention.parts import top
 
     app = opened("attention", step="6")
     assert app.session_state.kv_followed.step == 6
@@ -210,7 +210,7 @@ def test_a_place_that_the_growing_run_has_come_to_is_followed_below(opened, monk
 
 def test_what_a_slider_of_another_step_says_moves_nothing(opened, monkeypatch):
     """A key moved the step; the browser still tells the value of the slider it showed before."""
-    from kvviz.ui.attention_page import top
+    from kvviz.features.attention.parts import top
 
     app = opened("attention", step="6")
     (old,) = app.main.slider
@@ -229,7 +229,7 @@ def test_what_a_slider_of_another_step_says_moves_nothing(opened, monkeypatch):
 
 def test_tiles_travel_once(opened, monkeypatch):
     """A pick sends no tile again; a browser that says it lacks them gets them."""
-    from kvviz.ui.attention_page import top
+    from kvviz.features.attention.parts import top
 
     app = opened("attention", step="6")
     run, here = state.bundled_run(), app.session_state.kv_view

@@ -7,7 +7,7 @@ import re
 import pytest
 from reading import text_of
 
-PAGES = ("problem", "allowed", "attention", "positions", "source")
+PAGES = ("problem", "permission", "attention", "positions", "source")
 ASKED = {
     "en": (
         "no Q cache|line that stores Q",

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from kvviz.player.view import View
 from kvviz.ui import request, stage, state
-from kvviz.ui.player import View
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from reading import components, outside_code, text_of
 from streamlit.testing.v1 import AppTest
 
-from kvviz import lessons
-from kvviz.records import ladder_file
-from kvviz.records.ladder import Ladder
+from kvviz.core import lessons
+from kvviz.features.ladder.record import file as ladder_file
+from kvviz.features.ladder.record.ladder import Ladder
 from tests.pages.test_ladder_page import HOSTILE, RUN, clean, climbed, with_found
 
 pytestmark = pytest.mark.usefixtures("no_models")

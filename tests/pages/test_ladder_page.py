@@ -13,15 +13,15 @@ from reading import components, outside_code, text_of
 from still import Still
 from streamlit.testing.v1 import AppTest
 
-from kvviz import lessons
-from kvviz.records import storage
-from kvviz.records.ladder import Ladder, Read, Reads
-from kvviz.records.race import Allocator
-from kvviz.refusal import Refusal
-from kvviz.ui import ladder_page, links
+from kvviz.core import lessons, storage
+from kvviz.core.refusal import Refusal
+from kvviz.features.ladder import parts as ladder_page
+from kvviz.features.ladder.parts import controls
+from kvviz.features.ladder.record.ladder import Ladder, Read, Reads
+from kvviz.features.race.record import Allocator
+from kvviz.ui import links
 from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import LadderWish, ReadsWish
-from kvviz.ui.ladder_page import controls
 
 pytestmark = pytest.mark.usefixtures("no_models")
 

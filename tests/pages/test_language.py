@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvviz import lessons
+from kvviz.core import lessons
 
 
 def test_a_browser_that_says_nothing_of_the_language_changes_none(opened):

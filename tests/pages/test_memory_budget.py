@@ -7,7 +7,7 @@ import json
 import pytest
 from reading import text_of
 
-from kvviz import lessons
+from kvviz.core import lessons
 from tests.unit.test_architectures import LLAMA_3_8B
 
 pytestmark = pytest.mark.usefixtures("no_models")

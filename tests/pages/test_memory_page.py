@@ -11,10 +11,10 @@ import pytest
 from factories import PLAYER_CASES, make_run
 from reading import components, outside_code, text_of
 
-from kvviz import lessons
-from kvviz.records import storage
-from kvviz.records.architectures import FORMATS
-from kvviz.ui import experiment, links, memory_page
+from kvviz.core import lessons, storage
+from kvviz.features.memory import parts as memory_page
+from kvviz.features.memory.record.architectures import FORMATS
+from kvviz.ui import experiment, links
 
 pytestmark = pytest.mark.usefixtures("no_models")
 
@@ -72,7 +72,9 @@ def test_the_proof_holds_on_the_recorded_tensors(opened):
 
 def test_no_torch_is_needed():
     """The page's own modules, in a fresh interpreter."""
-    code = "import sys; import kvviz.ui.memory_page; print('torch' in sys.modules, 'transformers' in sys.modules)"
+    code = (
+        "import sys; import kvviz.features.memory.parts; print('torch' in sys.modules, 'transformers' in sys.modules)"
+    )
     root = Path(__file__).resolve().parent.parent.parent
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["False", "False"], done.stderr

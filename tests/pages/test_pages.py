@@ -9,7 +9,7 @@ import pytest
 from factories import PLAYER_CASES, make_run
 from reading import code_of, components, outside_code, text_of, text_so_far
 
-from kvviz import lessons
+from kvviz.core import lessons
 from kvviz.ui import charts, page, state
 
 pytestmark = pytest.mark.usefixtures("no_models")

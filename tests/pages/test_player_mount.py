@@ -10,8 +10,8 @@ import pytest
 from factories import PLAYER_CASES, make_run, next_step
 from streamlit.testing.v1 import AppTest
 
-from kvviz.ui import player as player_module
-from kvviz.ui.player import View
+from kvviz import player as player_module
+from kvviz.player.view import View
 
 APP = """
 import streamlit as st

@@ -10,12 +10,13 @@ import pytest
 from factories import make_run
 from reading import components, outside_code, text_of
 
-from kvviz import lessons
-from kvviz.records.positions import Lengths
-from kvviz.ui import experiment, links, positions_page, state
+from kvviz.core import lessons
+from kvviz.features.positions import parts as positions_page
+from kvviz.features.positions.parts import study
+from kvviz.features.positions.record import Lengths
+from kvviz.player.view import View
+from kvviz.ui import experiment, links, state
 from kvviz.ui.experimenter import Experimenter, State
-from kvviz.ui.player import View
-from kvviz.ui.positions_page import study
 
 pytestmark = pytest.mark.usefixtures("no_models")
 

@@ -10,8 +10,9 @@ from streamlit.testing.v1 import AppTest
 def _app() -> None:
     import streamlit as st
 
-    from kvviz.ui import player as module
-    from kvviz.ui.player import View, player
+    from kvviz.player import component as module
+    from kvviz.player.component import player
+    from kvviz.player.view import View
 
     module._mount("p").answered = 5
     module._mount("p").reported_run = module.message.identity(st.session_state.run)
@@ -26,7 +27,7 @@ def _app() -> None:
 @pytest.mark.parametrize(("busy", "answered"), [("4 of 5", 4), (None, 5)])
 def test_passes_on_their_way_are_not_told_as_refused(monkeypatch, busy, answered):
     """Else the browser would forget the presses of N that came after: C20 wants exactly five."""
-    from kvviz.ui import player as module
+    from kvviz.player import component as module
 
     monkeypatch.setattr(module, "_renderer", module._renderer)
     monkeypatch.setattr(module.message, "build", module.message.build)

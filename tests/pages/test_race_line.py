@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from kvviz.ui.race_lanes.runner import Line
+from kvviz.features.race.parts.runner import Line
 
 
 def test_first_come_first_served():

@@ -13,11 +13,11 @@ import pytest
 from factories import MACHINE, make_run, model_facts
 from streamlit.testing.v1 import AppTest
 
-from kvviz.records.race import Allocator, Lane, Race, Waits
-from kvviz.refusal import Refusal
-from kvviz.ui.race_lanes import runner
-from kvviz.ui.race_lanes.runner import Racer, State, Wish
-from kvviz.ui.race_lanes.view import Plan, stretch, view
+from kvviz.core.refusal import Refusal
+from kvviz.features.race.parts import runner
+from kvviz.features.race.parts.runner import Racer, State, Wish
+from kvviz.features.race.parts.view import Plan, stretch, view
+from kvviz.features.race.record import Allocator, Lane, Race, Waits
 
 pytestmark = pytest.mark.usefixtures("no_models")  # a race runs no passes here
 APP = Path(__file__).parent.parent.parent / "app.py"
@@ -301,7 +301,7 @@ class Stage:
     """An engine whose races go on when the test says so."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, error: BaseException | None = None) -> None:
-        from kvviz.engine import race as engine
+        from kvviz.features.race import measure as engine
 
         self.go, self.error, self.stops = threading.Semaphore(0), error, []
         monkeypatch.setattr(runner.warm, "model", lambda name, dtype: name)

@@ -11,12 +11,13 @@ from factories import make_run
 from reading import components, outside_code, text_of
 from still import Still
 
-from kvviz import lessons
-from kvviz.records.ladder import Rates
-from kvviz.records.race import Lane, Spread
-from kvviz.records.roofline import Point, Roofline, Skipped
-from kvviz.refusal import Refusal
-from kvviz.ui import experiment, roofline_page
+from kvviz.core import lessons
+from kvviz.core.refusal import Refusal
+from kvviz.features.ladder.record.ladder import Rates
+from kvviz.features.race.record import Lane, Spread
+from kvviz.features.roofline import parts as roofline_page
+from kvviz.features.roofline.record import Point, Roofline, Skipped
+from kvviz.ui import experiment
 from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import RooflineWish
 
@@ -30,7 +31,8 @@ KNOWN = Rates(Spread(10e9, 9.5e9, 10.5e9, 7), Spread(100e9, 95e9, 105e9, 7))
 @pytest.fixture(scope="module")
 def planned() -> Roofline:
     """By formula, on the model itself."""
-    from kvviz.engine import load, roofline
+    from kvviz.engine import load
+    from kvviz.features.roofline import measure as roofline
 
     (found,) = roofline.plan(load("story-gpt2", device="cpu"), 256)
     return dataclasses.replace(found, rates=None)

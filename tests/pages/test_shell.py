@@ -12,9 +12,8 @@ from factories import make_run
 from reading import outside_code, text_of, text_so_far
 from safetensors.numpy import save_file
 
-from kvviz import lessons
+from kvviz.core import Sampling, lessons, storage
 from kvviz.models import catalog
-from kvviz.records import Sampling, storage
 from kvviz.ui import links, shell, sidebar, state
 from kvviz.ui.learner import Learner, Settings
 

@@ -10,9 +10,9 @@ from factories import PLAYER_CASES, make_run
 from reading import components, outside_code, text_of
 from streamlit.testing.v1 import AppTest
 
-from kvviz import lessons
-from kvviz.records import storage
-from kvviz.ui import experiment, walk
+from kvviz.core import lessons, storage
+from kvviz.features.source import parts as walk
+from kvviz.ui import experiment
 
 pytestmark = pytest.mark.usefixtures("no_models")
 
@@ -146,7 +146,7 @@ def test_a_run_made_with_another_version_is_named(opened):
 
 
 def test_without_transformers_the_page_says_so(opened, monkeypatch):
-    from kvviz.models import source
+    from kvviz.features.source.record import installed as source
 
     monkeypatch.setattr(source, "package", lambda: None)
     app = opened("source")
@@ -166,7 +166,8 @@ def test_the_ten_lines_give_the_engines_logits(opened, model, step, language):
     """What is on the page, run as it stands, against the engine's own pass at this step."""
     import torch
 
-    from kvviz.engine import Session, cache_api, load, passes
+    from kvviz.engine import Session, cache_api, load
+    from kvviz.engine import feed as passes
 
     loaded = load(model, device="cpu", dtype="float32")
     run = Session(loaded, PROMPT, compare=False).advance(5)
@@ -193,7 +194,7 @@ def test_the_ten_lines_are_ten(opened):
 def test_the_proof_of_a_missing_line_fails_on_screen(opened, monkeypatch, tmp_path):
     import shutil
 
-    from kvviz.models import source
+    from kvviz.features.source.record import installed as source
 
     root = tmp_path / "transformers"
     for file in (source.UTILS, source.CACHE, source.GPT2):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kvviz.models  # noqa: F401  before any test imports torch
-from kvviz.refusal import Refusal
+from kvviz.core.refusal import Refusal
 
 TOKENIZER = Path(__file__).parent.parent / "data" / "gpt2-tokenizer"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from kvviz.records import Sampling
+from kvviz.core import Sampling
 from kvviz.ui.learner import Learner, Settings
 
 PROMPT = "Dorothy and the Tin Woodman"  # 9 tokens of story-gpt2

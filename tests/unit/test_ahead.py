@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from kvviz.records import Sampling
+from kvviz.core import Sampling
 from kvviz.ui import learner as module
 from kvviz.ui import warm
 from kvviz.ui.learner import Learner

@@ -7,13 +7,12 @@ import json
 
 import pytest
 
-from kvviz import lessons
-from kvviz.records import storage
-from kvviz.records.architectures import FORMATS, Architecture, checked, checked_request, of_facts
-from kvviz.records.gpus import GPUS
-from kvviz.records.model_config import read
-from kvviz.records.presets import PRESETS
-from kvviz.refusal import Refusal
+from kvviz.core import lessons, storage
+from kvviz.core.refusal import Refusal
+from kvviz.features.memory.record.architectures import FORMATS, Architecture, checked, checked_request, of_facts
+from kvviz.features.memory.record.gpus import GPUS
+from kvviz.features.memory.record.model_config import read
+from kvviz.features.memory.record.presets import PRESETS
 
 HALF, GIB, MIB = FORMATS["half"], 2**30, 2**20
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from kvviz.engine import Session, attention, cache_api, masks, passes
+from kvviz.core.refusal import Refusal
+from kvviz.engine import Session, attention, cache_api, masks
+from kvviz.engine import feed as passes
 from kvviz.models.catalog import BUILTIN
-from kvviz.refusal import Refusal
 from tests.unit import numpy_models
 
 TALE = "Dorothy and the Tin Woodman"

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from kvviz.engine import Session, breaks
+from kvviz.engine import Session
+from kvviz.features.permission.measure import breaks
+from kvviz.features.permission.record.breaks import KINDS
 from kvviz.models.catalog import BUILTIN
-from kvviz.records.breaks import KINDS
 from tests.unit.conftest import refused
 from tests.unit.numpy_models import gpt2, llama
 

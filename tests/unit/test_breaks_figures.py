@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kvviz import lessons
-from kvviz.engine import breaks
-from kvviz.figures import breaks as figures
-from kvviz.records.breaks import KINDS
+from kvviz.core import lessons
+from kvviz.features.permission.figure import breaks as figures
+from kvviz.features.permission.measure import breaks
+from kvviz.features.permission.record.breaks import KINDS
 
 TALE = "Dorothy and the Tin Woodman"  # nine tokens
-WORDS = {k.removeprefix("axis_"): v for k, v in lessons.sections("en", "allowed").items() if k.startswith("axis_")}
+WORDS = {k.removeprefix("axis_"): v for k, v in lessons.sections("en", "permission").items() if k.startswith("axis_")}
 
 
 @pytest.fixture(scope="module", params=["story-gpt2", "story-llama"])

@@ -98,7 +98,7 @@ def test_no_other_module_touches_cache_classes(root):
         r"\.key_cache|\.value_cache|to_legacy_cache|from_legacy_cache|\bpast_key_values\b|past_key_value\b"
     )
     classes = re.compile(r"\b(DynamicCache|StaticCache|cache_utils|EncoderDecoderCache|get_seq_length)\b|\.crop\(")
-    reads_text = {root / "kvviz" / f for f in ("models/source.py", "records/source.py", "records/beside.py")}
+    reads_text = set((root / "kvviz/features/source/record").glob("*.py"))
     imports = re.compile(r"^\s*(import|from)\s+(torch|transformers)\b|import_module|__import__", re.MULTILINE)
     for file in sorted((root / "kvviz").rglob("*.py")):
         if file.name == "cache_api.py" or file.parent.name == "caches":

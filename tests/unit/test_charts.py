@@ -9,7 +9,7 @@ import pytest
 from factories import PLAYER_CASES, make_run
 from streamlit.testing.v1 import AppTest
 
-from kvviz import lessons
+from kvviz.core import lessons
 from kvviz.figures.palette import themes
 from kvviz.figures.plots import PLOTS
 from kvviz.ui import charts

@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from kvviz import cli
-from kvviz.records import storage
-from kvviz.refusal import Refusal
+from kvviz.core import storage
+from kvviz.core.refusal import Refusal
 
 
 def record(capsys, *arguments: str) -> dict:
@@ -63,7 +63,7 @@ def test_repeats_are_medians(capsys, tmp_path, monkeypatch):
     """Three runs whose passes take 1, 10 and 2 milliseconds are one recording of 2."""
     import itertools
 
-    from kvviz.engine import passes
+    from kvviz.engine import feed as passes
 
     times = itertools.chain.from_iterable([t] * 6 for t in (1.0, 10.0, 2.0))
     real = passes.run_pass
@@ -145,16 +145,16 @@ def test_bench_is_called_with_its_own_arguments(monkeypatch):
     import types
 
     seen = []
-    module = types.ModuleType("kvviz.engine.bench")
+    module = types.ModuleType("kvviz.bench.engine")
     module.add_arguments = lambda parser: parser.add_argument("--rounds", type=int, default=5)
     module.run = lambda chosen: seen.append(chosen.rounds)
-    monkeypatch.setitem(sys.modules, "kvviz.engine.bench", module)
+    monkeypatch.setitem(sys.modules, "kvviz.bench.engine", module)
     assert cli.main(["bench", "--rounds", "7"]) == 0
     assert seen == [7]
 
 
 def test_bench_says_where_and_in_which_format(monkeypatch, capsys, tmp_path, tiny_gpt2):
-    from kvviz.engine import bench
+    from kvviz.bench import engine as bench
 
     asked = []
     monkeypatch.setattr(bench, "random_gpt2_small", lambda **where: asked.append(where) or tiny_gpt2)
@@ -170,7 +170,7 @@ def test_bench_says_where_and_in_which_format(monkeypatch, capsys, tmp_path, tin
 
 @pytest.mark.parametrize("option", ["--json", "--markdown"])
 def test_bench_refuses_a_folder_that_is_not_there_before_it_measures(monkeypatch, capsys, tmp_path, option):
-    from kvviz.engine import bench
+    from kvviz.bench import engine as bench
 
     for name in ("load", "random_gpt2_small"):
         monkeypatch.setattr(bench, name, lambda *_, **__: pytest.fail("a model was loaded"))
@@ -190,7 +190,7 @@ def test_bench_refuses_a_folder_that_is_not_there_before_it_measures(monkeypatch
     ],
 )
 def test_bench_loads_and_names_only_what_it_measures(monkeypatch, capsys, tmp_path, tiny_gpt2, arguments, loaded):
-    from kvviz.engine import bench
+    from kvviz.bench import engine as bench
 
     seen: list[str] = []
 

@@ -7,8 +7,9 @@ import time
 import pytest
 import torch
 
-from kvviz import lessons
-from kvviz.engine import load, timing
+from kvviz.core import lessons
+from kvviz.engine import load
+from kvviz.measure import clock as timing
 from kvviz.models import device
 from kvviz.theory.memory import human
 from tests.unit.conftest import refused

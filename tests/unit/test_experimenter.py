@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from kvviz.core.refusal import Refusal
 from kvviz.models.turns import Turns
-from kvviz.refusal import Refusal
 from kvviz.ui import experimenter
 from kvviz.ui.experimenter import Experimenter, State
 

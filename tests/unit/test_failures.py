@@ -11,12 +11,11 @@ from collections import OrderedDict
 import pytest
 import torch
 
-from kvviz import lessons
+from kvviz.core import Sampling, lessons
+from kvviz.core.refusal import Refusal
 from kvviz.engine import Session, attention, cache_api, failures
-from kvviz.engine import race as races
+from kvviz.features.race import measure as races
 from kvviz.models import device, loading
-from kvviz.records import Sampling
-from kvviz.refusal import Refusal
 from tests.unit.conftest import refused
 
 TALE = "Dorothy and the Tin Woodman"

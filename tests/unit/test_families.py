@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from kvviz.engine import Session, attention, cache_api, load, masks, passes
+from kvviz.engine import Session, attention, cache_api, load, masks
+from kvviz.engine import feed as passes
 from kvviz.engine.proofs import EXACT
 from kvviz.figures.attention import row_values, square_values
 from kvviz.models import catalog, loading
+from kvviz.player import message
 from kvviz.theory.memory import kv_bytes
-from kvviz.ui.player import message
 from tests.unit.conftest import refused
 from tests.unit.families import FAMILIES, write
 

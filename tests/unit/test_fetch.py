@@ -14,10 +14,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from kvviz import lessons
+from kvviz.core import lessons
+from kvviz.core.refusal import Refusal
 from kvviz.models import catalog, fetch
 from kvviz.models import hub as hub_module
-from kvviz.refusal import Refusal
 from tests.unit.hub_stand_in import COMMIT, Asked, Hub
 
 ROOT = "models--openai-community--gpt2"

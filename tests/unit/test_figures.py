@@ -9,11 +9,10 @@ import pytest
 from factories import make_run
 from figure_json import WORDS, array, drawn, ends, trace
 
-from kvviz import lessons
+from kvviz.core import Sampling, lessons
 from kvviz.figures import memory, predictions, text, time, work
 from kvviz.figures.palette import DARK, LIGHT
 from kvviz.figures.plots import PLOTS
-from kvviz.records import Sampling
 
 SIX = [b"Hey", b",", b" are", b" you", b" conscious", b"?"]
 MARKUP = [b"<b>bold</b>", b"<script>alert(1)</script>", b"$x$", b"&amp;", b"%{x}", b"*y*", b":smile:"]

@@ -8,8 +8,9 @@ import torch
 from factories import make_run
 from torch.utils.flop_counter import FlopCounterMode
 
-from kvviz.engine import Session, growth
-from kvviz.records.growth import of_run
+from kvviz.engine import Session
+from kvviz.features.problem import measure as growth
+from kvviz.features.problem.record import of_run
 from kvviz.theory import work
 
 FIVE = "Once upon a time"  # five tokens in the built-in vocabulary

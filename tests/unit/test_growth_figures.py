@@ -6,9 +6,9 @@ import dataclasses
 
 from factories import make_run
 
-from kvviz import lessons
-from kvviz.figures import growth as figures
-from kvviz.records.growth import of_run
+from kvviz.core import lessons
+from kvviz.features.problem import figure as figures
+from kvviz.features.problem.record import of_run
 
 WORDS = {k.removeprefix("axis_"): v for k, v in lessons.sections("en", "problem").items() if k.startswith("axis_")}
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from factories import make_run
 
-from kvviz.records.heads import FROM, HABITS, NAMED, bits, head_facts, ranking, strongest
+from kvviz.features.attention.record.heads import FROM, HABITS, NAMED, bits, head_facts, ranking, strongest
 
 
 def by_hand(rows: list[list[float]]):
@@ -89,7 +89,8 @@ def test_induction_scores_the_token_after_the_same_token_before(story_gpt2, monk
     """Weights replaced by ones that are known: all on the key at query - n + 1 scores 1, even spread its own mean."""
     import torch
 
-    from kvviz.engine import attention, heads
+    from kvviz.engine import attention
+    from kvviz.features.attention.measure import heads
 
     n = 5
 
@@ -111,7 +112,7 @@ def test_induction_scores_the_token_after_the_same_token_before(story_gpt2, monk
 
 
 def test_random_tokens_are_different_words_and_the_same_for_a_seed(story_gpt2):
-    from kvviz.engine import heads
+    from kvviz.features.attention.measure import heads
 
     def drawn(seed):
         return heads._random_tokens(story_gpt2, np.random.default_rng(seed), 24)
@@ -123,7 +124,7 @@ def test_random_tokens_are_different_words_and_the_same_for_a_seed(story_gpt2):
 
 def test_no_induction_to_speak_of_in_the_built_in_models(story):
     """What the models' README says of them. A head that is one scores near 1."""
-    from kvviz.engine import heads
+    from kvviz.features.attention.measure import heads
 
     found = heads.induction(story)
     assert found.score.shape == (6, 8)
@@ -133,7 +134,8 @@ def test_no_induction_to_speak_of_in_the_built_in_models(story):
 def test_checks_hold_on_a_model_and_fail_without_the_mask(story, monkeypatch):
     import torch
 
-    from kvviz.engine import attention, heads
+    from kvviz.engine import attention
+    from kvviz.features.attention.measure import heads
 
     ids = story.encode("Once upon a time there was a king")
     checks = {c.name: c for c in heads.checks(story, ids)}

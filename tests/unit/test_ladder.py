@@ -13,11 +13,15 @@ import torch
 from paper_ladder import KNOWN
 
 from kvviz import cli
-from kvviz.engine import bench, growth, ladder, lanes, load, rates
-from kvviz.engine.ladder import Way
+from kvviz.bench import engine as bench
+from kvviz.core.refusal import Refusal
+from kvviz.engine import lanes, load
+from kvviz.features.ladder.measure import ladder
+from kvviz.features.ladder.measure.ladder import Way
+from kvviz.features.ladder.record.file import from_json, read, to_json, to_markdown
+from kvviz.features.problem import measure as growth
+from kvviz.measure import rates
 from kvviz.models import catalog, memory
-from kvviz.records.ladder_file import from_json, read, to_json, to_markdown
-from kvviz.refusal import Refusal
 from tests.unit.families import FAMILIES, write
 
 P, N = 12, 6

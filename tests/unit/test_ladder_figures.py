@@ -11,11 +11,11 @@ import pytest
 from figure_json import array, trace
 from paper_ladder import ladder, lane
 
-from kvviz import lessons
-from kvviz.figures import ladder as figures
-from kvviz.figures import ladders as said
-from kvviz.figures.ladder import APART
-from kvviz.records.ladder import Ladder
+from kvviz.core import lessons
+from kvviz.features.ladder.figure import ladder as figures
+from kvviz.features.ladder.figure import ladders as said
+from kvviz.features.ladder.figure.ladder import APART
+from kvviz.features.ladder.record.ladder import Ladder
 
 WORDS = {k.removeprefix("axis_"): v for k, v in lessons.sections("en", "ladder").items() if k.startswith("axis_")}
 TOKEN = 73_728  # bytes of K and V a position: 2 · 12 layers · 12 heads · 64 · 4

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from paper_ladder import KNOWN, ladder, lane
 
-from kvviz.records import ladder_file
-from kvviz.records.ladder import Ladder
-from kvviz.records.ladder_file import from_json, read, to_json
-from kvviz.records.race import Allocator
-from kvviz.refusal import Refusal
+from kvviz.core.refusal import Refusal
+from kvviz.features.ladder.record import file as ladder_file
+from kvviz.features.ladder.record.file import from_json, read, to_json
+from kvviz.features.ladder.record.ladder import Ladder
+from kvviz.features.race.record import Allocator
 
 
 def climbed() -> Ladder:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from paper_ladder import KNOWN, ladder, lane
 
-from kvviz.records.ladder import Rates, running_median
-from kvviz.records.race import Spread
+from kvviz.features.ladder.record.ladder import Rates, running_median
+from kvviz.features.race.record import Spread
 
 MATRICES = 12 * (4 * 768 * 768 + 8 * 768 * 768)  # 84,934,656
 OUTPUT = 50_257 * 768  # 38,597,376

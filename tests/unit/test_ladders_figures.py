@@ -9,9 +9,9 @@ import pytest
 from figure_json import array
 from paper_ladder import ladder
 
-from kvviz import lessons
-from kvviz.figures import ladders as said
-from kvviz.records.ladder import Ladder, Read, Reads
+from kvviz.core import lessons
+from kvviz.features.ladder.figure import ladders as said
+from kvviz.features.ladder.record.ladder import Ladder, Read, Reads
 from tests.unit.test_ladder_figures import HOSTILE, TOKEN, WORDS, drawn, flat, three_passes
 
 

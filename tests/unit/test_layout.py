@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PYTHON = sorted([ROOT / "app.py", *(ROOT / "pages").glob("*.py"), *(ROOT / "kvviz").rglob("*.py")])
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 FRONT = sorted(p for s in ("js", "css", "html") for p in (ROOT / "kvviz").rglob(f"*.{s}"))
-PROSE = sorted([ROOT / "README.md", *(ROOT / "kvviz" / "lessons").rglob("*.md")])
+PROSE = sorted([ROOT / "README.md", *(ROOT / "kvviz").rglob("*.md")])
 SCRIPTS = [ROOT / "tests" / "run", ROOT / ".ci" / "run", *(ROOT / ".github").rglob("*.yml"), ROOT / "requirements.txt"]
 
 # Who may import which part of kvviz, besides itself. Refusals are sentences that every part may raise.

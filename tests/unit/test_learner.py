@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from kvviz.refusal import Refusal
+from kvviz.core.refusal import Refusal
 from kvviz.ui import learner as module
 from kvviz.ui import warm
 from kvviz.ui.learner import Learner

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kvviz import lessons
+from kvviz.core import lessons
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-HOME = ROOT / "kvviz" / "lessons"
-PAGES = sorted(p.stem for p in (HOME / "en").glob("*.md"))
+PAGES = sorted(lessons.names())
 CODE = sorted([ROOT / "app.py", *(ROOT / "pages").glob("*.py"), *(ROOT / "kvviz").rglob("*.py")])
 BOTH = [(language, page) for language in lessons.LANGUAGES for page in PAGES]
 EMOJI = re.compile("[\U0001f000-\U0001faff\u2600-\u26ff\ufe0f\u2705\u274c\u2728\u2753-\u2757\u2795-\u2797\u27a1\u2b50]")
@@ -25,7 +24,9 @@ def placeholders(text: str) -> set[str]:
 
 def test_both_languages_have_the_same_files():
     assert PAGES
-    assert sorted(p.stem for p in (HOME / "zh").glob("*.md")) == PAGES
+    english = {p.parent for p in (ROOT / "kvviz").rglob("en.md")}
+    assert english == {p.parent for p in (ROOT / "kvviz").rglob("zh.md")}
+    assert sorted(p.name for p in english) == PAGES  # and no name twice
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -46,7 +47,7 @@ def test_every_section_says_something_once(language, page):
     found = lessons.sections(language, page)
     assert found
     assert all(body for body in found.values()), [name for name, body in found.items() if not body]
-    raw = (HOME / language / f"{page}.md").read_text(encoding="utf-8")
+    raw = lessons.file(language, page).read_text(encoding="utf-8")
     doubled = [n for n, k in Counter(re.findall(r"^## +(.+?) *$", raw, flags=re.M)).items() if k > 1]
     assert not doubled
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kvviz import lessons
+from kvviz.core import lessons
+from kvviz.core.refusal import Refusal
 from kvviz.engine import Session, check_prompt, limits
-from kvviz.refusal import Refusal
 
 
 def prompt_of(model, n: int) -> str:

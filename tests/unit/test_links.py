@@ -137,10 +137,10 @@ def test_what_is_a_page_s_own_is_read_as_far_as_it_can_be_used():
         "broken": "stale",
         "race_P": "5",
     }
-    assert links.own("allowed", asked) == {"edit": 3, "edit_to": "<b>$x$", "edit_how": "insert", "broken": "stale"}
+    assert links.own("permission", asked) == {"edit": 3, "edit_to": "<b>$x$", "edit_how": "insert", "broken": "stale"}
     assert links.own("race", asked) == {"race_P": 5}
     assert links.own("home", asked) == {} and links.check_own("home", asked) == []
-    (note,) = links.check_own("allowed", asked)
+    (note,) = links.check_own("permission", asked)
     assert (note.section, note.values) == (
         "note_own_choice",
         {"name": "causal", "value": "maybe", "choices": "on, off"},
@@ -152,14 +152,14 @@ def test_what_is_a_page_s_own_is_read_as_far_as_it_can_be_used():
     ("edit_to", "x" * 41, "note_own_long"), ("broken", "", "note_own_choice"), ("broken", "Twice", "note_own_choice"),
 ])  # fmt: skip
 def test_what_cannot_be_used_is_said(name, value, section):
-    assert links.own("allowed", {name: value}) == {}
-    assert [n.section for n in links.check_own("allowed", {name: value})] == [section]
+    assert links.own("permission", {name: value}) == {}
+    assert [n.section for n in links.check_own("permission", {name: value})] == [section]
 
 
 def test_the_faults_of_a_link_are_those_of_the_engine():
-    from kvviz.records.breaks import KINDS
+    from kvviz.features.permission.record.breaks import KINDS
 
-    assert links.OWN["allowed"]["broken"] == KINDS
+    assert links.OWN["permission"]["broken"] == KINDS
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvviz import lessons
+from kvviz.core import lessons
 
 
 class Counted:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from kvviz.engine import mask_gallery, masks
+from kvviz.engine import masks
+from kvviz.features.attention.measure import masks as mask_gallery
 from tests.unit.conftest import refused
 
 IDS = list(range(40, 52))

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from kvviz import lessons
+from kvviz.core import lessons
 from kvviz.engine import load
 from kvviz.models import catalog, loading, memory
 from tests.unit.conftest import refused

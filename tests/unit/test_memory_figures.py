@@ -9,12 +9,12 @@ import plotly.io
 import pytest
 from factories import make_run
 
-from kvviz import lessons
-from kvviz.figures import architectures, capacity, sizes
-from kvviz.records.architectures import FORMATS, Architecture
-from kvviz.records.gpus import GPUS
-from kvviz.records.presets import PRESETS
-from kvviz.records.sizes import Budget, Wanted, fit, of_run
+from kvviz.core import lessons
+from kvviz.features.memory.figure import architectures, capacity, sizes
+from kvviz.features.memory.record.architectures import FORMATS, Architecture
+from kvviz.features.memory.record.gpus import GPUS
+from kvviz.features.memory.record.presets import PRESETS
+from kvviz.features.memory.record.sizes import Budget, Wanted, fit, of_run
 
 HALF, GIB = FORMATS["half"], 2**30
 WORDS = {k.removeprefix("axis_"): v for k, v in lessons.sections("en", "memory").items() if k.startswith("axis_")}

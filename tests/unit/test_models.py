@@ -295,8 +295,8 @@ def test_weights_are_there_after_other_uses_of_the_model(story_gpt2):
 
 def test_the_catalogue_needs_no_torch():
     code = (
-        "import sys; from kvviz.models import catalog; import kvviz.records.storage, kvviz.theory.memory;"
-        "kvviz.records.storage.bundled(); assert catalog.default_name() == 'story-gpt2'; catalog.entries();"
+        "import sys; from kvviz.models import catalog; import kvviz.core.storage, kvviz.theory.memory;"
+        "kvviz.core.storage.bundled(); assert catalog.default_name() == 'story-gpt2'; catalog.entries();"
         "loaded = {'torch', 'transformers', 'streamlit', 'tokenizers', 'huggingface_hub'} & sys.modules.keys();"
         "assert not loaded, loaded"
     )

@@ -7,8 +7,9 @@ import pytest
 import torch
 from factories import model_facts
 
-from kvviz.engine import cache_api, permission
-from kvviz.engine.passes import free_pass
+from kvviz.engine import cache_api
+from kvviz.engine.feed import free_pass
+from kvviz.features.permission.measure import permission
 from kvviz.models.catalog import BUILTIN
 from tests.unit.conftest import refused
 from tests.unit.families import FAMILIES, write
@@ -155,7 +156,9 @@ def test_what_has_no_cells_is_not_claimed(story_gpt2):
 @pytest.mark.parametrize("name", ["mistral", "gemma3", "qwen2"])
 def test_in_layers_with_windows_the_change_travels_as_far_as_they_see(name, tmp_path):
     """20 tokens through windows of 8: cells out of reach are exactly 0 as well."""
-    from kvviz.engine import breaks, growth, load
+    from kvviz.engine import load
+    from kvviz.features.permission.measure import breaks
+    from kvviz.features.problem import measure as growth
     from kvviz.models import catalog
 
     family = FAMILIES[name]

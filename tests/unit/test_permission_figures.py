@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kvviz import lessons
-from kvviz.engine import permission
-from kvviz.figures import permission as figures
+from kvviz.core import lessons
+from kvviz.features.permission.figure import permission as figures
+from kvviz.features.permission.measure import permission
 
 TALE = "Dorothy and the Tin Woodman"  # nine: D or othy ·and ·the ·T in ·Wood man
-WORDS = {k.removeprefix("axis_"): v for k, v in lessons.sections("en", "allowed").items() if k.startswith("axis_")}
+WORDS = {k.removeprefix("axis_"): v for k, v in lessons.sections("en", "permission").items() if k.startswith("axis_")}
 
 
 def compare(model, position=3, text=" or", how="replace"):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from kvviz import lessons
+from kvviz.core import lessons
 
 PARTS = ("embed", "qkv", "append", "scores", "mask", "softmax", "values", "logits", "choose", "kept")
 BUILT = {  # names that the player puts together from pieces
@@ -22,7 +22,7 @@ BUILT = {  # names that the player puts together from pieces
 
 @pytest.fixture(scope="module")
 def script(root) -> str:
-    return "\n".join(p.read_text(encoding="utf-8") for p in sorted((root / "kvviz/ui/player/js").glob("*.js")))
+    return "\n".join(p.read_text(encoding="utf-8") for p in sorted((root / "kvviz/player/js").glob("*.js")))
 
 
 def shape(text: str) -> tuple[list[str], list[str]]:

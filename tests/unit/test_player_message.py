@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from factories import PLAYER_CASES, failing, make_run, next_step
 
-from kvviz.records import Proof, Run
-from kvviz.ui.player import message
-from kvviz.ui.player.message import LIMIT, WINDOW, Focus, Have, Size, build
+from kvviz.core import Proof, Run
+from kvviz.player import message
+from kvviz.player.message import LIMIT, WINDOW, Focus, Have, Size, build
 
 
 def unpack(blob: bytes) -> tuple[dict, list[tuple[dict, np.ndarray]]]:

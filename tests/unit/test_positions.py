@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from kvviz.engine import Session, lengths, positions
+from kvviz.engine import Session
+from kvviz.features.positions.measure import lengths, positions
+from kvviz.features.positions.record import SCALINGS
 from kvviz.models.catalog import BUILTIN
-from kvviz.records.positions import SCALINGS
 from kvviz.theory import positions as theory
 from tests.unit import numpy_models
 from tests.unit.conftest import refused

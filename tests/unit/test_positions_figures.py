@@ -11,8 +11,8 @@ import pytest
 from factories import make_run
 from figure_json import array, trace
 
-from kvviz import lessons
-from kvviz.figures import lengths, positions
+from kvviz.core import lessons
+from kvviz.features.positions.figure import lengths, positions
 from kvviz.theory.positions import alibi_slopes
 
 WORDS = {

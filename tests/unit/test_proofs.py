@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from kvviz.core.refusal import Refusal
+from kvviz.core.step import TwinPass
 from kvviz.engine import Session, load, proofs
-from kvviz.records.step import TwinPass
-from kvviz.refusal import Refusal
 
 TALE = "Dorothy and the Tin Woodman"
 
@@ -39,7 +39,7 @@ def test_verdicts(dtype, record, verdicts):
 
 def test_a_wrong_position_makes_the_proofs_fail(story_gpt2, monkeypatch):
     """The proofs can fail: keys computed at other positions are found out."""
-    from kvviz.engine import passes
+    from kvviz.engine import feed as passes
 
     real = torch.arange
     session = Session(story_gpt2, TALE)
@@ -94,7 +94,7 @@ def test_half_precision_rounds_and_never_fails(name, dtype):
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_can_fail(story_llama, monkeypatch, dtype):
     """A fault larger than rounding is not excused by it: all of a step's tokens at positions that are far off."""
-    from kvviz.engine import passes
+    from kvviz.engine import feed as passes
 
     real = torch.arange
     session = Session(load("story-llama", device="cpu", dtype=dtype), TALE)

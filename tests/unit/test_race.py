@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from paper_race import MODEL, THREE, paper_race
 
-from kvviz.records import Sampling
-from kvviz.records.race import Spread
+from kvviz.core import Sampling
+from kvviz.features.race.record import Spread
 
 FIVE = "Once upon a time"  # five tokens in the built-in vocabulary
 
@@ -125,7 +125,7 @@ class Script:
         self.ms, self.each, self.logits = ms, each, logits
 
     def __call__(self, model, ids, start, cache, *, listen):
-        from kvviz.engine.passes import run_pass
+        from kvviz.engine.feed import run_pass
 
         cached = cache is not None
         self.calls.append((cached, len(ids), start, listen))
@@ -135,7 +135,7 @@ class Script:
 
 
 def go(model, new, *, prompt=FIVE, script=None, **options):
-    from kvviz.engine.race import race
+    from kvviz.features.race.measure import race
 
     return list(race(model, prompt, new, run=script or Script(), **options))
 
@@ -226,7 +226,7 @@ def test_stopped_before_the_first_token(story_gpt2):
 
 
 def test_repeats_are_added_while_they_are_cheap(story_gpt2):
-    from kvviz.engine.race import least_repeats
+    from kvviz.features.race.measure import least_repeats
 
     assert [least_repeats(n) for n in (1, 2, 3, 5, 17, 100)] == [3, 16, 8, 4, 3, 3]
     clock = iter([0.0, 0.5])  # a repeat takes half a second: eight fit in four
@@ -236,7 +236,7 @@ def test_repeats_are_added_while_they_are_cheap(story_gpt2):
 
 
 def test_a_prompt_of_another_length(story_gpt2):
-    from kvviz.refusal import Refusal
+    from kvviz.core.refusal import Refusal
 
     own = story_gpt2.encode(FIVE)
     assert go(story_gpt2, 1, length=12, repeats=1)[-1].prompt_ids.tolist() == [*own, *own, *own[:2]]
@@ -262,7 +262,7 @@ def test_a_seeded_race_writes_what_the_run_writes(story_gpt2):
 
 def test_waits_times_first_and_later_tokens(story_gpt2):
     """D05"""
-    from kvviz.engine.race import LATER, waits
+    from kvviz.features.race.measure import LATER, waits
 
     script = Script(lambda cached, rows: float(rows))  # a millisecond a row
     steps = list(waits(story_gpt2, FIVE, lengths=(3, 40, 1020), repeats=3, run=script))

@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 from paper_race import CPU, MODEL, THREE, paper_race
 
-from kvviz import lessons
-from kvviz.figures import race as figures
-from kvviz.records.race import Waits
+from kvviz.core import lessons
+from kvviz.features.race import figure as figures
+from kvviz.features.race.record import Waits
 
 
 def written(trace) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kvviz.engine import rates
-from kvviz.records.race import Spread
+from kvviz.features.race.record import Spread
+from kvviz.measure import rates
 
 
 class Clock:

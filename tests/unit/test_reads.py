@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from kvviz.engine import reads as engine
+from kvviz.core.refusal import Refusal
+from kvviz.features.ladder.measure import reads as engine
+from kvviz.features.race.record import Spread
 from kvviz.models import memory
-from kvviz.records.race import Spread
-from kvviz.refusal import Refusal
 
 TEXT = "Once upon a time"
 

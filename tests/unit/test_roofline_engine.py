@@ -7,10 +7,13 @@ import threading
 import pytest
 import torch
 
-from kvviz.engine import cache_api, growth, rates, roofline
+from kvviz.engine import cache_api
 from kvviz.engine.lanes import sharing
-from kvviz.records.ladder import Rates
-from kvviz.records.race import Spread
+from kvviz.features.ladder.record.ladder import Rates
+from kvviz.features.problem import measure as growth
+from kvviz.features.race.record import Spread
+from kvviz.features.roofline import measure as roofline
+from kvviz.measure import rates
 from kvviz.theory import roofline as theory
 from tests.unit.conftest import refused
 

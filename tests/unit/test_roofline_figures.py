@@ -7,12 +7,12 @@ import math
 
 import pytest
 
-from kvviz import lessons
-from kvviz.figures import batches as several
-from kvviz.figures import roofline as figures
-from kvviz.records.ladder import Rates
-from kvviz.records.race import Spread
-from kvviz.records.roofline import Point, Roofline, Skipped, step_of, steps_of
+from kvviz.core import lessons
+from kvviz.features.ladder.record.ladder import Rates
+from kvviz.features.race.record import Spread
+from kvviz.features.roofline.figure import batches as several
+from kvviz.features.roofline.figure import roofline as figures
+from kvviz.features.roofline.record import Point, Roofline, Skipped, step_of, steps_of
 from tests.factories import MACHINE, model_facts
 
 WORDS = {k.removeprefix("axis_"): v for k, v in lessons.sections("en", "roofline").items() if k.startswith("axis_")}

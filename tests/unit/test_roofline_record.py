@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from kvviz.records.ladder import Rates
-from kvviz.records.race import Lane, Spread
-from kvviz.records.roofline import Point, Roofline, Skipped, lanes_of, step_of, steps_of
+from kvviz.features.ladder.record.ladder import Rates
+from kvviz.features.race.record import Lane, Spread
+from kvviz.features.roofline.record import Point, Roofline, Skipped, lanes_of, step_of, steps_of
 from kvviz.theory import roofline
 from tests.factories import MACHINE, model_facts
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from kvviz.core import Sampling
+from kvviz.core.refusal import Refusal
 from kvviz.engine import Session, cache_api
 from kvviz.models.catalog import BUILTIN
-from kvviz.records import Sampling
-from kvviz.refusal import Refusal
 
 FIVE = "Once upon a time"  # five tokens in the built-in vocabulary
 TALE = "Dorothy and the Tin Woodman"  # nine: D or othy ·and ·the ·T in ·Wood man

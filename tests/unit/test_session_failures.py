@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kvviz.core import Sampling
+from kvviz.core.refusal import Refusal
 from kvviz.engine import Session, cache_api
-from kvviz.records import Sampling
-from kvviz.refusal import Refusal
 
 TALE = "Dorothy and the Tin Woodman"
 

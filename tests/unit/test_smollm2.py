@@ -19,11 +19,11 @@ import pytest
 import torch
 import transformers
 
+from kvviz.core.refusal import Refusal
 from kvviz.engine import Session, cache_api, load, masks
-from kvviz.engine.passes import run_pass
+from kvviz.engine.feed import run_pass
 from kvviz.engine.proofs import EXACT
 from kvviz.models import catalog, smollm2
-from kvviz.refusal import Refusal
 from kvviz.theory.memory import kv_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,7 +150,7 @@ def test_a_second_start_is_quick(model):
 
 @pytest.mark.parametrize("layer", [0, 17])
 def test_its_rotation_is_the_formula_and_what_the_cache_holds(model, layer):
-    from kvviz.engine import positions
+    from kvviz.features.positions.measure import positions
     from kvviz.theory.positions import frequencies
 
     found = positions.rotation(model, model.encode(CITY), layer)

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from kvviz.core.refusal import Refusal
 from kvviz.models import catalog, smollm2
-from kvviz.refusal import Refusal
 from tests.unit.conftest import refused
 
 ROOT = Path(__file__).resolve().parents[2]

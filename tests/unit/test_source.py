@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kvviz.models import source
+from kvviz.features.source.record import installed as source
+from kvviz.features.source.record.beside import beside, digits
+from kvviz.features.source.record.walk import STATIONS
 from kvviz.models.catalog import BUILTIN
-from kvviz.records.beside import beside, digits
-from kvviz.records.source import STATIONS
 
 HEAD = 2
 PROMPT = "Once upon a time there was a little"
@@ -238,7 +238,8 @@ def test_the_line_that_grows_the_cache_changes_no_old_row(model):
     """What the page says of K and V: added to, never rewritten. Exactly, in every layer, over five passes."""
     import torch
 
-    from kvviz.engine import Session, cache_api, load, passes
+    from kvviz.engine import Session, cache_api, load
+    from kvviz.engine import feed as passes
 
     loaded = load(model, device="cpu")
     run = Session(loaded, PROMPT, compare=False).advance(5)

@@ -11,11 +11,11 @@ from factories import PLAYER_CASES, make_run
 from figure_json import array, ends, trace
 from paper_masks import a_gallery
 
-from kvviz import lessons
-from kvviz.figures import lines, masks, stages
+from kvviz.core import lessons
+from kvviz.features.attention.figure import lines, masks, stages
+from kvviz.features.attention.parts.heads import view
 from kvviz.figures.cells import cell_numbers
 from kvviz.figures.palette import palette
-from kvviz.ui.heads import view
 
 WORDS = {
     name.removeprefix("axis_"): body

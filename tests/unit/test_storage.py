@@ -11,9 +11,9 @@ import zipfile
 import numpy as np
 import pytest
 
+from kvviz.core import Sampling, StepRecord, storage
+from kvviz.core.refusal import Refusal
 from kvviz.engine import Session
-from kvviz.records import Sampling, StepRecord, storage
-from kvviz.refusal import Refusal
 
 
 @pytest.fixture(scope="module")

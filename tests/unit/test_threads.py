@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from kvviz.core import Sampling
+from kvviz.core.refusal import Refusal
 from kvviz.engine import Session, load
 from kvviz.models import catalog, loading
-from kvviz.records import Sampling
-from kvviz.refusal import Refusal
 from tests.unit.families import FAMILIES, write
 
 THREADS, ROUNDS = 60, 50

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kvviz.core.tokens import character_groups, label, labels
 from kvviz.models.catalog import BUILTIN
 from kvviz.models.vocabulary import Vocabulary
-from kvviz.records.tokens import character_groups, label, labels
 
 TOKENIZER = Path(__file__).parent.parent / "data" / "gpt2-tokenizer"
 
@@ -157,7 +157,7 @@ def test_groups_join_a_token_that_ends_one_character_and_begins_the_next():
 
 
 def test_half_a_surrogate_is_refused(gpt2):
-    from kvviz.refusal import Refusal
+    from kvviz.core.refusal import Refusal
 
     with pytest.raises(Refusal, match="half of a character") as refusal:
         gpt2.encode("a\ud800b")

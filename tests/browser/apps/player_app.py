@@ -12,8 +12,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 import streamlit as st
 from factories import PLAYER_CASES, drifting, failing, make_run, next_step
 
-from kvviz.records import Run, storage
-from kvviz.ui.player import View, message, player
+from kvviz.core import Run, storage
+from kvviz.player import message
+from kvviz.player.component import player
+from kvviz.player.view import View
 
 
 def opened_run(case: str) -> Run:

@@ -1,0 +1,1 @@
+"""The player: what it is sent (`message`, no Streamlit), and the component that shows it (`component`)."""
