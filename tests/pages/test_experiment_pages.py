@@ -187,7 +187,7 @@ def test_tries_put_the_page_in_their_state(opened, results):
 @pytest.mark.parametrize("kind", ["twice", "stale", "narrow", "shifted", "restart"])
 def test_each_fault_says_what_was_fed_and_how_wrong_it_is(opened, results, kind, language):
     app, _ = with_states(opened, "permission", results, lang=language, broken=kind)
-    check(app, "permission", language, (f"**{lessons.text(language, 'allowed', f'broken_{kind}')}**",), 2)
+    check(app, "permission", language, (f"**{lessons.text(language, 'permission', f'broken_{kind}')}**",), 2)
     table = app.dataframe[-1].value
     assert len(table) == 6
     assert app.main.text[1].value.startswith("·")  # what is right, literally

@@ -10,12 +10,12 @@ import pytest
 from factories import PLAYER_CASES, make_run, next_step
 from streamlit.testing.v1 import AppTest
 
-from kvviz import player as player_module
+from kvviz.player import component as player_module
 from kvviz.player.view import View
 
 APP = """
 import streamlit as st
-from kvviz.ui.player import player
+from kvviz.player.component import player
 
 state = st.session_state
 place = player(state.run, key="player", language=state.get("language", "en"), view=state.view, can_extend=True,

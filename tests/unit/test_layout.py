@@ -20,19 +20,22 @@ PROSE = sorted([ROOT / "README.md", *(ROOT / "kvviz").rglob("*.md")])
 SCRIPTS = [ROOT / "tests" / "run", ROOT / ".ci" / "run", *(ROOT / ".github").rglob("*.yml"), ROOT / "requirements.txt"]
 
 # Who may import which part of kvviz, besides itself. Refusals are sentences that every part may raise.
+EVERY = {"core", "theory", "models", "measure", "caches", "engine", "figures", "player", "ui", "features"}
 ALLOWED = {
     "app.py": {"ui"},
-    "pages": {"ui", "figures", "records", "theory"},
-    "ui": {"engine", "models", "figures", "records", "theory", "lessons"},
-    "figures": {"records", "theory"},
-    "engine": {"models", "caches", "records", "theory"},
-    "caches": {"theory"},
-    "models": {"records"},  # what was loaded is described by a record
-    "records": {"theory"},  # a summary of a run counts rows by the formulas
+    "pages": EVERY,
+    "features": EVERY,
+    "ui": EVERY,
+    "player": {"core", "figures"},
+    "figures": {"core", "theory", "features"},
+    "bench": EVERY,
+    "engine": {"models", "caches", "core", "theory", "measure", "features"},
+    "caches": {"core", "theory"},
+    "measure": {"models", "core", "features"},
+    "models": {"core"},
+    "core": {"theory"},
     "theory": set(),
-    "lessons": set(),
-    "refusal.py": {"lessons"},
-    "cli.py": {"engine", "models", "records", "theory"},
+    "cli.py": EVERY | {"bench"},
     "__main__.py": {"cli.py"},
     "__init__.py": set(),
 }
@@ -80,21 +83,20 @@ def test_imports_follow_the_design(path):
     mine = part(path)
     parts = {m.split(".")[1] for m in imported(path) if m.startswith("kvviz.")} - {"__version__"}
     names = {f"{p}.py" if (ROOT / "kvviz" / f"{p}.py").exists() else p for p in parts}
-    assert names - {mine, "refusal.py"} <= ALLOWED[mine], f"{shown(path)} imports {sorted(names)}"
+    assert names - {mine} <= ALLOWED[mine], f"{shown(path)} imports {sorted(names)}"
 
 
 def test_streamlit_is_imported_by_the_interface_alone():
     users = {part(p) for p in PYTHON if any(m.split(".")[0] == "streamlit" for m in imported(p))}
-    assert users <= {"app.py", "pages", "ui"}
+    assert users <= {"app.py", "pages", "ui", "player", "features"}
 
 
 @pytest.mark.parametrize(
     ("package", "forbidden"),
     [
-        ("records", ("torch", "transformers", "streamlit")),
+        ("core", ("torch", "transformers", "streamlit")),
         ("theory", ("torch", "transformers", "streamlit", "numpy")),
         ("figures", ("torch", "transformers", "streamlit")),
-        ("lessons", ("torch", "transformers", "streamlit")),
         ("engine", ("streamlit", "plotly")),
         ("models.catalog", ("torch", "transformers", "streamlit")),
     ],
