@@ -1,4 +1,4 @@
-"""A folder for each subject. Whoever stands above all of them, `app.py` and the tests, asks here which pages there are."""
+"""A folder for each subject. Whoever stands above all of them, as app.py and the tests do, asks here for the pages."""
 
 from __future__ import annotations
 

@@ -19,7 +19,9 @@ Kind = TypeVar("Kind")
 
 def held(kind: type[Kind]) -> Kind:
     """This session's `kind`, made when it is first asked for. Change its fields as you like."""
-    every: dict[type, Any] = st.session_state.setdefault(KEY, {})
+    if KEY not in st.session_state:
+        st.session_state[KEY] = {}
+    every: dict[type, Any] = st.session_state[KEY]
     if kind not in every:
         every[kind] = kind()
     return every[kind]
@@ -52,7 +54,7 @@ def begin(kind: type) -> None:
 
 
 def _read(f: dataclasses.Field) -> Any:
-    found = st.session_state.get(f.name)
+    found = st.session_state[f.name] if f.name in st.session_state else None
     if isinstance(found, list):
         return tuple(found)
     if isinstance(found, str) and isinstance(f.metadata.get("field"), Whole):

@@ -2,7 +2,7 @@
 
     kit.heading(SPEC)              title, where the run comes from; the page's own settings are read from the link
     kit.answer(NAME, …)            one sentence with this run's numbers
-    the hero                       stage.stage(SPEC), the player; or kit.chart(…), with kit.facts, kit.counters beside it
+    the hero                       stage.stage(SPEC), the player; or kit.chart(…), kit.facts, kit.counters
     kit.tries(SPEC, …)             Try this
     kit.proofs(NAME, …)            what was asserted
     kit.read(NAME, …)              below the fold: how to read it; kit.table, kit.code, kit.questions
@@ -21,17 +21,22 @@ import streamlit as st
 
 from kvviz.core import Check, Run, lessons
 from kvviz.player.view import View
-from kvviz.ui import links, shell, state, story
+from kvviz.ui import links, state, story
 from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded
+from kvviz.ui.heading import heading
 from kvviz.ui.held import held
 from kvviz.ui.language import current, has, t
 from kvviz.ui.sentences import step_facts, windowed
 from kvviz.ui.spec import OneOf, PageSpec, Place, Try
 
+__all__ = [
+    "answer", "chart", "choice", "code", "counters", "facts", "heading", "number", "onward", "proofs", "questions",
+    "read", "spoken", "table", "tries", "words",
+]  # fmt: skip
+
 SIGNS = {"holds": "✓", "rounding": "≈", "fails": "✗"}
 SAYS_SECONDS = 1.0
-heading = shell.heading
 
 
 # Beside and above the hero

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 
 from kvviz.core import Run, lessons
 from kvviz.core.tokens import label
 from kvviz.player.view import View
+from kvviz.ui import links
 from kvviz.ui.language import t
 
 
@@ -76,3 +78,9 @@ def token(run: Run, token_id: int) -> str:
 def token_of(pieces: Mapping[int, bytes], token_id: int) -> str:
     """A token's label, not yet made literal: for widgets that show text as it is."""
     return label(pieces[int(token_id)])
+
+
+def plain(text: str) -> str:
+    """A name from a file or a machine within Markdown: as it is if it can mean nothing there, else as code."""
+    short = links.shorten(text)
+    return short if re.fullmatch(r"[A-Za-z0-9 .+()@/,-]+", short) else lessons.literal(short)

@@ -9,7 +9,7 @@ from kvviz.features.permission.figure import permission as figures
 from kvviz.features.permission.record.breaks import KINDS
 from kvviz.features.permission.record.permission import Permission
 from kvviz.features.permission.spec import SPEC, Own
-from kvviz.ui import experiment, held, kit, sentences, shell, state
+from kvviz.ui import experiment, held, kit, sentences, state
 from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import BreakWish, EditWish, broken, found, middle, usual_edit
 from kvviz.ui.guard import guarded
@@ -79,7 +79,7 @@ def hero(now: State) -> object:
 
 def told(result: Permission) -> dict[str, object]:
     """The numbers of the sentences, tokens as code."""
-    values = figures.permission_values(result) | {"device": shell.plain(result.machine.device_name)}
+    values = figures.permission_values(result) | {"device": sentences.plain(result.machine.device_name)}
     return {k: literal(str(v)) if k.endswith("_token") else v for k, v in values.items()}
 
 

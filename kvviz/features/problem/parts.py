@@ -8,7 +8,7 @@ from kvviz.core import Run
 from kvviz.features.problem import figure as figures
 from kvviz.features.problem.record import Growth, of_run
 from kvviz.features.problem.spec import SPEC, Own
-from kvviz.ui import experiment, held, kit, shell, state
+from kvviz.ui import experiment, held, kit, sentences, state
 from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import GrowthWish, found, growth
 from kvviz.ui.guard import guarded
@@ -71,7 +71,7 @@ def hero(now: State) -> object:
     picture, side = st.columns([3.2, 1.4])
     with side:
         shown = whole if now.busy else whole.upto(passes(whole))
-        values = figures.growth_values(shown) | {"device": shell.plain(shown.machine.device_name)}
+        values = figures.growth_values(shown) | {"device": sentences.plain(shown.machine.device_name)}
         counters(values)
         st.caption(t(NAME, f"counted_{whole.source}", **values))
         waits = st.container()

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from kvviz.features.roofline.record import BATCHES
-from kvviz.models.device import DTYPES
 from kvviz.ui.spec import OneOf, PageSpec, Try, Whole, setting
 
 
@@ -12,7 +11,7 @@ class Own:
     """Positions, precision and batch of the pass that is explained."""
 
     roofline_P: int = setting(Whole(1, 1023), 256)
-    roofline_dtype: str | None = setting(OneOf(tuple(DTYPES)))
+    roofline_dtype: str | None = setting(OneOf(("float32", "float16", "bfloat16")))
     roofline_B: str = setting(OneOf(tuple(map(str, BATCHES))), "1")
 
 

@@ -12,7 +12,7 @@ from kvviz.features.ladder.record.ladder import WIDTH, Ladder
 from kvviz.features.ladder.spec import SPEC
 from kvviz.features.race.record import ENOUGH
 from kvviz.theory.memory import human
-from kvviz.ui import experiment, kit, links, shell, state
+from kvviz.ui import experiment, kit, links, sentences, state
 from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import LadderWish, ReadsWish, reads
 from kvviz.ui.guard import guarded
@@ -24,7 +24,7 @@ T_READ = 512  # positions that the layouts are read at, until the learner says o
 def values_of(ladder: Ladder) -> dict[str, object]:
     """The numbers of the sentences; the model's and the device's names as they can be shown."""
     values = said.ladder_values(ladder, kit.words(NAME))
-    return values | {"model": lessons.literal(ladder.model.name), "device": shell.plain(ladder.machine.device_name)}
+    return values | {"model": lessons.literal(ladder.model.name), "device": sentences.plain(ladder.machine.device_name)}
 
 
 def hero(now: State) -> object:

@@ -6,7 +6,7 @@ from kvviz.core import Check, Run
 from kvviz.features.source.record import installed as source
 from kvviz.features.source.record.walk import Walk
 from kvviz.player.view import View
-from kvviz.ui import sentences, shell
+from kvviz.ui import sentences
 from kvviz.ui.language import t
 
 NAME = "source"
@@ -24,11 +24,11 @@ def values(run: Run, view: View) -> dict[str, object]:
     m, record, way = run.model, run.steps[view.step], walk(run, view)
     before = [int(i) for i in run.ids[: record.length_before]]
     mine = {
-        "version": shell.plain(way.version or "?"),
-        "name": shell.plain(way.argument),
-        "renamed": shell.plain(way.renamed or "?"),
-        "architecture": shell.plain(m.architecture),
-        "recorded": shell.plain(run.machine.transformers),
+        "version": sentences.plain(way.version or "?"),
+        "name": sentences.plain(way.argument),
+        "renamed": sentences.plain(way.renamed or "?"),
+        "architecture": sentences.plain(m.architecture),
+        "recorded": sentences.plain(run.machine.transformers),
         "missing": ", ".join(way.missing),
         "last_position": f"{int(record.positions[-1]):,}",
         "folder": repr(m.name),
