@@ -1,4 +1,7 @@
-"""The layout of the repository: who may import whom, where Streamlit and caches may be touched, how long a file is."""
+"""The layout of the repository: what stands where, where caches may be touched, how long a file is.
+
+Who may import whom is held by import-linter (`.importlinter`) for the package, and here for app.py and pages/.
+"""
 
 from __future__ import annotations
 
@@ -17,28 +20,15 @@ PYTHON = sorted([ROOT / "app.py", *(ROOT / "pages").glob("*.py"), *(ROOT / "kvvi
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 FRONT = sorted(p for s in ("js", "css", "html") for p in (ROOT / "kvviz").rglob(f"*.{s}"))
 PROSE = sorted([ROOT / "README.md", *(ROOT / "kvviz").rglob("*.md")])
-SCRIPTS = [ROOT / "tests" / "run", ROOT / ".ci" / "run", *(ROOT / ".github").rglob("*.yml"), ROOT / "requirements.txt"]
+SCRIPTS = [
+    ROOT / ".importlinter",
+    ROOT / ".ruff.toml",
+    ROOT / "tests" / "run",
+    ROOT / ".ci" / "run",
+    *(ROOT / ".github").rglob("*.yml"),
+    ROOT / "requirements.txt",
+]
 
-# Who may import which part of kvviz, besides itself. Refusals are sentences that every part may raise.
-EVERY = {"core", "theory", "models", "measure", "caches", "engine", "figures", "player", "ui", "features"}
-ALLOWED = {
-    "app.py": {"ui"},
-    "pages": EVERY,
-    "features": EVERY,
-    "ui": EVERY,
-    "player": {"core", "figures"},
-    "figures": {"core", "theory", "features"},
-    "bench": EVERY,
-    "engine": {"models", "caches", "core", "theory", "measure", "features"},
-    "caches": {"core", "theory"},
-    "measure": {"models", "core", "features"},
-    "models": {"core"},
-    "core": {"theory"},
-    "theory": set(),
-    "cli.py": EVERY | {"bench"},
-    "__main__.py": {"cli.py"},
-    "__init__.py": set(),
-}
 LENGTHS = {"pages": 150, "session.py": 300}
 # Tests of a file that tests/run fetches may be left out, with a sentence, where it is not there; --all fails then.
 MAY_LEAVE_OUT = {"tests/unit/test_smollm2.py": {"skip"}}
@@ -66,9 +56,7 @@ def imported(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             names |= {a.name for a in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{shown(path)} imports relatively"
-            module = node.module or ""
-            names |= {f"{module}.{a.name}" for a in node.names} if module == "kvviz" else {module}
+            names |= {f"{node.module}.{a.name}" for a in node.names} if node.module == "kvviz" else {node.module or ""}
     return names
 
 
@@ -78,36 +66,37 @@ def test_top_level_holds_what_the_design_names():
     assert listed - {"LICENSE"} == wanted
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=shown)
-def test_imports_follow_the_design(path):
-    mine = part(path)
-    parts = {m.split(".")[1] for m in imported(path) if m.startswith("kvviz.")} - {"__version__"}
-    names = {f"{p}.py" if (ROOT / "kvviz" / f"{p}.py").exists() else p for p in parts}
-    assert names - {mine} <= ALLOWED[mine], f"{shown(path)} imports {sorted(names)}"
-
-
-def test_streamlit_is_imported_by_the_interface_alone():
-    users = {part(p) for p in PYTHON if any(m.split(".")[0] == "streamlit" for m in imported(p))}
-    assert users <= {"app.py", "pages", "ui", "player", "features"}
+def test_pages_bring_parts_together_and_nothing_else():
+    """They are scripts, in no package: import-linter doesn't see them. A page shows its own subject."""
+    for path in (p for p in PYTHON if not p.is_relative_to(ROOT / "kvviz")):
+        outside = {m for m in imported(path) if m.split(".")[0] not in {"kvviz", *sys.stdlib_module_names}}
+        assert {m.split(".")[0] for m in outside} <= {"streamlit"}, f"{shown(path)} imports {sorted(outside)}"
+        parts = {tuple(m.split(".")[1:3]) for m in imported(path) if m.startswith("kvviz.")}
+        allowed = {"ui"} if path.name == "app.py" else {"core", "theory", "player", "ui", "features"}
+        assert {p[0] for p in parts} <= allowed, f"{shown(path)} imports {sorted(parts)}"
+        assert {p[1] for p in parts if p[0] == "features" and len(p) > 1} <= {path.stem}, shown(path)
 
 
 @pytest.mark.parametrize(
-    ("package", "forbidden"),
+    ("packages", "forbidden"),
     [
-        ("core", ("torch", "transformers", "streamlit")),
-        ("theory", ("torch", "transformers", "streamlit", "numpy")),
-        ("figures", ("torch", "transformers", "streamlit")),
-        ("engine", ("streamlit", "plotly")),
-        ("models.catalog", ("torch", "transformers", "streamlit")),
+        ("core", ("torch", "transformers", "streamlit", "plotly")),
+        ("theory", ("torch", "transformers", "streamlit", "plotly", "numpy")),
+        ("features.*.spec features.*.record models.catalog", ("torch", "transformers", "streamlit", "plotly")),
+        ("figures features.*.figure", ("torch", "transformers", "streamlit")),
+        ("measure models caches engine features.*.measure", ("streamlit", "plotly")),
     ],
 )
-def test_a_package_brings_in_nothing_it_must_not(package, forbidden):
+def test_a_package_brings_in_nothing_it_must_not(packages, forbidden):
     """Really imported, every module of it, in a fresh interpreter: what comes along indirectly counts."""
+    found = [p for name in packages.split() for p in (ROOT / "kvviz").glob(name.replace(".", "/") + "*")]
+    files = {f for p in found for f in ([p] if p.suffix == ".py" else p.rglob("*.py"))}
+    modules = sorted(".".join(f.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for f in files)
+    assert modules
     code = f"""
-import importlib, pkgutil, sys
-package = importlib.import_module("kvviz.{package}")
-for m in pkgutil.walk_packages(getattr(package, "__path__", []), package.__name__ + "."):
-    importlib.import_module(m.name)
+import importlib, sys
+for name in {modules!r}:
+    importlib.import_module(name)
 print(*(n for n in {forbidden!r} if n in sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
@@ -131,70 +120,60 @@ def test_only_cache_api_and_caches_touch_cache_classes():
             assert not touched, f"{shown(path)}: {touched}"
 
 
-def test_only_one_file_draws_fragments_and_only_one_style_sheets():
-    """Both leave gaps where they stand bare: what the browser is left with is in tests/pages/test_fragment.py."""
-    for name, where in (("fragment", "kvviz/ui/fragment.py"), ("html", "kvviz/ui/style.py")):
-        callers = {
-            shown(path)
-            for path in PYTHON
-            for n in ast.walk(tree(path))
-            if isinstance(n, ast.Attribute) and n.attr == name and getattr(n.value, "id", "") == "st"
-        }
-        assert callers == {where}, f"st.{name} is called by {sorted(callers)}"
+def test_files_are_short():
+    for path in (*PYTHON, *TESTS, *FRONT, ROOT / "tests" / "run"):
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        limit = LENGTHS.get(path.name, LENGTHS.get(part(path), 400))
+        assert lines <= limit, f"{shown(path)} has {lines} lines, {limit} are allowed"
 
 
-@pytest.mark.parametrize("path", [*PYTHON, *TESTS, *FRONT, ROOT / "tests" / "run"], ids=shown)
-def test_files_are_short(path):
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    limit = LENGTHS.get(path.name, LENGTHS.get(part(path), 400))
-    assert lines <= limit, f"{shown(path)} has {lines} lines, {limit} are allowed"
-
-
-@pytest.mark.parametrize("path", [*PYTHON, *FRONT], ids=shown)
-def test_no_text_becomes_markup(path):
+def test_no_text_becomes_markup():
     """A learner's text is shown literally: no raw HTML from Python, none built from strings in the browser."""
-    source = path.read_text(encoding="utf-8")
-    if path.suffix == ".py":
+    for path in PYTHON:
         for node in ast.walk(tree(path)):
             assert getattr(node, "arg", None) != "unsafe_allow_html", shown(path)
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "html":
                 given = node.args[0]  # a style sheet that the code itself holds, with nothing put into it
-                assert isinstance(given, ast.Constant) or (isinstance(given, ast.Name) and given.id.isupper())
-    else:
+                written = isinstance(given, ast.Constant) or (isinstance(given, ast.Name) and given.id.isupper())
+                assert written, shown(path)
+    for path in FRONT:
+        source = path.read_text(encoding="utf-8")
         for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write"):
             assert way not in source, f"{shown(path)}: {way}"
 
 
-@pytest.mark.parametrize("path", FRONT, ids=shown)
-def test_the_browser_is_sent_nowhere_else(path):
-    source = path.read_text(encoding="utf-8")
-    addresses = set(re.findall(r"(?:https?:)?//[\w.-]+\.[a-z]{2,}[^\s\"'`)]*", source))
-    assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xhtml"}, addresses
-    assert "@import" not in source and "url(" not in source.replace("url(#", "").replace("url(data:", "")
+def test_the_browser_is_sent_nowhere_else():
+    for path in FRONT:
+        source = path.read_text(encoding="utf-8")
+        addresses = set(re.findall(r"(?:https?:)?//[\w.-]+\.[a-z]{2,}[^\s\"'`)]*", source))
+        own = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xhtml"}
+        assert addresses <= own, f"{shown(path)}: {addresses - own}"
+        fetched = source.replace("url(#", "").replace("url(data:", "")
+        assert "@import" not in fetched and "url(" not in fetched, shown(path)
 
 
-@pytest.mark.parametrize("path", [*PYTHON, *TESTS, *FRONT, *PROSE, *SCRIPTS], ids=shown)
-def test_no_paths_or_hosts_of_a_workplace(path):
-    source = path.read_text(encoding="utf-8")
-    paths = re.findall(r"(?<![\w.}/-])/" + r"(?:work|tmp|root|home)\b/?[\w.-]*", source)
-    assert not paths, paths
-    hosts = "|".join(
-        ("py" + "pi", "python" + "hosted", "npm" + "js", "registry", "download-r2", "download.py" + "torch")
-    )
-    assert not re.findall(rf"\b(?:[\w-]+\.)*(?:{hosts})\.(?:org|com|io)\b", source)
+def test_no_paths_or_hosts_of_a_workplace():
+    names = ("py" + "pi", "python" + "hosted", "npm" + "js", "registry", "download-r2", "download.py" + "torch")
+    host = rf"\b(?:[\w-]+\.)*(?:{'|'.join(names)})\.(?:org|com|io)\b"
+    folder = r"(?<![\w.}/-])/" + r"(?:work|tmp|root|home)\b/?[\w.-]*"
+    for path in (*PYTHON, *TESTS, *FRONT, *PROSE, *SCRIPTS):
+        source = path.read_text(encoding="utf-8")
+        found = re.findall(folder, source) + re.findall(host, source)
+        assert not found, f"{shown(path)}: {found}"
 
 
-@pytest.mark.parametrize("path", TESTS, ids=shown)
-def test_no_test_is_skipped_or_excused(path):
-    forbidden = {"skip", "skipif", "xfail", "importorskip"} - MAY_LEAVE_OUT.get(shown(path), set())
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, (ast.Name, ast.Attribute)):
-            assert node.attr not in forbidden, shown(path)
+def test_no_test_is_skipped_or_excused():
+    for path in TESTS:
+        forbidden = {"skip", "skipif", "xfail", "importorskip"} - MAY_LEAVE_OUT.get(shown(path), set())
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, (ast.Name, ast.Attribute)):
+                assert node.attr not in forbidden, shown(path)
 
 
-@pytest.mark.parametrize("path", [*PYTHON, *TESTS, *FRONT], ids=shown)
-def test_nothing_is_left_to_do(path):
-    assert not re.search(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b", path.read_text(encoding="utf-8"))
+def test_nothing_is_left_to_do():
+    """In Python's comments ruff holds it; here in the browser's files, in prose and in scripts."""
+    for path in (*FRONT, *PROSE, *SCRIPTS):
+        assert not re.search(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b", path.read_text(encoding="utf-8")), shown(path)
 
 
 def test_requirements_are_exact_installed_and_used():
