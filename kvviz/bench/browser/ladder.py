@@ -31,6 +31,7 @@ CHART = "document.querySelector('[data-key=ladder-hero]')"
 POINTS = (
     f"({CHART}?.querySelector('.js-plotly-plot')?.data ?? []).some(t => t.name && (t.x?.length || t.x?.bdata?.length))"
 )
+VIEW = ".st-key-ladder_view button:nth-of-type(2)"
 STOP = ".st-key-ladder_stop button:not([disabled])"
 
 
@@ -56,8 +57,9 @@ def main() -> None:
                 fresh = f"{CHART}.querySelector('.js-plotly-plot').layout.uirevision !== window.before && {POINTS}"
                 first.append(page.evaluate(UNTIL, [".st-key-ladder_start button", fresh]))
                 page.wait_for_selector(STOP)
+                page.wait_for_selector(VIEW)
                 clocked = f"{CHART}.querySelector('.js-plotly-plot').layout.uirevision.endsWith(' clock')"
-                changed = page.evaluate(UNTIL, [".st-key-ladder_view button:nth-of-type(2)", clocked])
+                changed = page.evaluate(UNTIL, [VIEW, clocked])
                 if page.locator(STOP).count():  # else the lanes were through before the view had changed
                     view.append(changed)
                     stop.append(page.evaluate(UNTIL, [STOP, f"!document.querySelector('{STOP}')"]))

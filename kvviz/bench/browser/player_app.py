@@ -14,6 +14,7 @@ import streamlit as st
 from kvviz.core import Run, storage
 from kvviz.player.component import player
 from kvviz.player.view import View
+from kvviz.ui.fragment import fragment
 
 
 @st.cache_resource
@@ -21,7 +22,6 @@ def recorded(file: Path) -> Run:
     return storage.load(file)
 
 
-@st.fragment
 def shown(whole: Run, first: int) -> None:
     passes = st.session_state.setdefault("passes", first)
 
@@ -34,4 +34,4 @@ def shown(whole: Run, first: int) -> None:
 
 
 st.set_page_config(layout="wide")
-shown(recorded(Path(sys.argv[1])), int(sys.argv[2]))
+fragment(shown, key="shown")(recorded(Path(sys.argv[1])), int(sys.argv[2]))
