@@ -4,7 +4,6 @@ fetch what can be loaded."""
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import sys
@@ -83,7 +82,8 @@ def _record(chosen: argparse.Namespace) -> int:
 
 
 def _bench(chosen: argparse.Namespace) -> int:
-    bench = importlib.import_module("kvviz.bench.engine")
+    from kvviz.bench import engine as bench
+
     options = argparse.ArgumentParser(prog="kvviz bench", description=bench.__doc__)
     bench.add_arguments(options)
     return bench.run(options.parse_args(chosen.rest)) or 0

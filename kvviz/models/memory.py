@@ -1,6 +1,6 @@
 """What a model needs in memory, and what there is, before anything is loaded.
 
-Reads headers and /proc only; torch is asked for a GPU alone, and never imported here for a CPU.
+Reads headers and what the system says only; torch is asked for a GPU alone, and never imported here for a CPU.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import os
 import sys
 from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 from kvviz.core.refusal import Refusal
 from kvviz.models import catalog, device
@@ -122,16 +124,12 @@ def _computes(device_name: str, dtype: str) -> bool:
 
 
 def _host(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Bytes a process may still take: what Linux calls available, or what its control groups leave if that is less.
-    Elsewhere all the memory there is: an upper bound."""
+    """Bytes a process may still take: what the system calls available, or what its control groups leave if that is
+    less. None where the system doesn't say."""
     try:
-        lines = (proc / "meminfo").read_text().splitlines()
-        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration, ValueError, IndexError):
-        try:
-            return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        except (AttributeError, ValueError, OSError):  # Windows
-            return None
+        free = psutil.virtual_memory().available
+    except (OSError, psutil.Error):  # a container that hides /proc/meminfo, say
+        return None
     return max(0, min([free, *_left_by_groups(proc, cgroups)]))
 
 

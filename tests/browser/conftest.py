@@ -16,9 +16,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 import pytest
-from harness import Server, Visit, chromium
 from player_kit import APP, opener
 from playwright.sync_api import Browser, sync_playwright
+
+from kvviz.bench.browser.harness import Server, Visit, chromium
 
 
 @pytest.fixture(scope="session")

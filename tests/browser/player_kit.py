@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from harness import ROOT, WAIT_MS, Visit
 from playwright.sync_api import expect
+
+from kvviz.bench.browser.harness import ROOT, WAIT_MS, Visit
 
 APP = ROOT / "tests" / "browser" / "apps" / "player_app.py"
 

@@ -13,9 +13,10 @@ import argparse
 from pathlib import Path
 from urllib.parse import parse_qs
 
-from harness import ROOT, Server, Visit, chromium
 from playwright.sync_api import Browser, sync_playwright
 from playwright.sync_api import TimeoutError as Late
+
+from kvviz.bench.browser.harness import ROOT, Server, Visit, chromium
 
 PAGES = ("home", *sorted(p.stem for p in (ROOT / "pages").glob("*.py") if p.stem != "home"))
 LANGUAGES = {"en": "en-US", "zh": "zh-CN"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from harness import ROOT, WAIT_MS, Visit
 from playwright.sync_api import Locator, expect
 
+from kvviz.bench.browser.harness import ROOT, WAIT_MS, Visit
 from kvviz.core import lessons
 
 LONG_MS = 240_000  # for a model to come up beside other work; never a claim about speed

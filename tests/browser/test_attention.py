@@ -6,9 +6,9 @@ import re
 from itertools import combinations
 
 import pytest
-from harness import WAIT_MS, Visit
 from playwright.sync_api import Locator, expect
 
+from kvviz.bench.browser.harness import WAIT_MS, Visit
 from kvviz.core import storage
 
 

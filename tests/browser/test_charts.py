@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from harness import ROOT, WAIT_MS, Server
 from playwright.sync_api import expect
+
+from kvviz.bench.browser.harness import ROOT, WAIT_MS, Server
 
 APP = ROOT / "tests" / "browser" / "apps" / "charts.py"
 LITERAL = [

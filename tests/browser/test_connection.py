@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from harness import WAIT_MS
 from playwright.sync_api import WebSocketRoute, expect
 from test_app import LONG_MS, button
 
+from kvviz.bench.browser.harness import WAIT_MS
 from kvviz.engine import Session, load
 
 PROMPT = "Once upon a time"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from harness import Visit
 from playwright.sync_api import Locator, expect
+
+from kvviz.bench.browser.harness import Visit
 
 LONG_MS = 240_000  # PyTorch starts, and a machine runs other tests beside it; never a claim about speed
 

@@ -7,10 +7,10 @@ import socket
 import threading
 
 import pytest
-from harness import WAIT_MS
 from playwright.sync_api import expect
 from test_app import LONG_MS, button, own_run
 
+from kvviz.bench.browser.harness import WAIT_MS
 from kvviz.core import lessons, storage
 from tests.unit.conftest import write_tiny_gpt2
 from tests.unit.hub_stand_in import Hub

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from harness import Visit
 from playwright.sync_api import Locator, expect
+
+from kvviz.bench.browser.harness import Visit
 
 LONG_MS = 240_000  # PyTorch starts, and a machine runs other tests beside it; never a claim about speed
 NEW = 400  # more than a machine can be done with before Stop is pressed

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from urllib.parse import parse_qs, urlsplit
 
-from harness import WAIT_MS, Visit
 from playwright.sync_api import expect
 from test_app import LONG_MS, button, own_run
 
+from kvviz.bench.browser.harness import WAIT_MS, Visit
 from kvviz.core import lessons
 
 PROMPT = "Dorothy and the Tin Woodman"

@@ -8,9 +8,10 @@ import re
 import numpy as np
 import pytest
 from factories import PLAYER_CASES, make_run
-from harness import WAIT_MS
 from player_kit import chips, painting, say, tip, told
 from playwright.sync_api import expect
+
+from kvviz.bench.browser.harness import WAIT_MS
 
 LIMIT = 1_000_000
 

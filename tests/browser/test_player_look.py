@@ -7,10 +7,10 @@ import re
 
 import pytest
 from factories import PLAYER_CASES, make_run
-from harness import PROJECTOR, Visit
 from player_kit import chips, painting, say, tip
 from playwright.sync_api import expect
 
+from kvviz.bench.browser.harness import PROJECTOR, Visit
 from kvviz.core.tokens import label
 
 

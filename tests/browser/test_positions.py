@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from harness import WAIT_MS, Visit
 from playwright.sync_api import Locator, expect
+
+from kvviz.bench.browser.harness import WAIT_MS, Visit
 
 LONG_MS = 3 * WAIT_MS
 

@@ -6,8 +6,9 @@ import re
 from itertools import pairwise
 
 import pytest
-from harness import Visit
 from playwright.sync_api import Locator, expect
+
+from kvviz.bench.browser.harness import Visit
 
 LONG_MS = 240_000  # a race on a machine that runs other tests beside it; never a claim about speed
 QUERY = "?race_N=8&race_repeats=3"  # 21 passes a lane after the first token

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from harness import Visit
 from playwright.sync_api import expect
+
+from kvviz.bench.browser.harness import Visit
 
 LONG_MS = 240_000  # a machine runs other tests beside it; never a claim about speed
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -75,11 +76,16 @@ def test_a_damaged_header_is_left_to_loading(tmp_path):
         assert memory.figures(entry, "cpu").fits
 
 
-def linux(root: Path, available_kib: int, groups: str, files: dict[str, dict[str, str]]) -> tuple[Path, Path]:
+def available(monkeypatch, bytes_there: int) -> None:
+    """What psutil finds available, of more that is there."""
+    there = SimpleNamespace(total=bytes_there + 16_000_000_000, available=bytes_there, free=1)
+    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: there)
+
+
+def linux(root: Path, groups: str, files: dict[str, dict[str, str]]) -> tuple[Path, Path]:
     """A made-up /proc and /sys/fs/cgroup."""
     proc, cgroups = root / "proc", root / "cgroup"
     (proc / "self").mkdir(parents=True)
-    (proc / "meminfo").write_text(f"MemTotal: 99999999 kB\nMemAvailable: {available_kib} kB\n")
     (proc / "self" / "cgroup").write_text(groups)
     cgroups.mkdir()
     for where, contents in files.items():
@@ -121,15 +127,29 @@ NO_LIMIT = 9_223_372_036_854_771_712  # version 1's way to say so
         ("3:memory:/x\n0::/\n", {"memory/x": group1(NO_LIMIT, 300, 0)}, 4096 * MIB),
     ],
 )
-def test_memory_there_on_linux(tmp_path, groups, files, left):
-    assert memory._host(*linux(tmp_path, 4096 * 1024, groups, files)) == left
+def test_memory_there_on_linux(tmp_path, monkeypatch, groups, files, left):
+    available(monkeypatch, 4096 * MIB)
+    assert memory._host(*linux(tmp_path, groups, files)) == left
 
 
-def test_memory_there_elsewhere(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 16384}.__getitem__)
-    assert memory._host(tmp_path) == 16_384_000  # a Mac: all there is
-    monkeypatch.delattr(os, "sysconf")
-    assert memory._host(tmp_path) is None  # Windows
+def test_memory_there_on_a_mac_is_what_is_available(tmp_path, monkeypatch):
+    """No /proc and no groups: neither all the memory there is nor the pages that nobody uses yet."""
+    available(monkeypatch, 3_000_000_000)
+    assert memory._host(tmp_path / "proc", tmp_path / "cgroup") == 3_000_000_000
+
+
+def test_a_system_that_says_nothing_refuses_nothing(tmp_path, monkeypatch):
+    def hidden():
+        raise FileNotFoundError("/proc/meminfo")
+
+    monkeypatch.setattr(memory.psutil, "virtual_memory", hidden)
+    assert memory._host(tmp_path, tmp_path) is None
+
+
+def test_memory_here_is_known_and_not_all_there_is():
+    asked = memory.there("cpu")
+    assert asked is not None
+    assert 0 < asked < memory.psutil.virtual_memory().total
 
 
 def test_memory_there_on_a_gpu(monkeypatch):

@@ -1,4 +1,4 @@
-"""A running app and a real Chromium, for the browser tests, the benchmark and the screenshots.
+"""A running app and a real Chromium, for the browser tests, the benchmarks and the screenshots.
 
 `Server` starts `streamlit run app.py`; `chromium(playwright)` launches the browser; `Visit` is one window on it.
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Playwright, expect, sync_playwright
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 WAIT_MS = 90_000  # for what a loaded two-core machine may be slow at; never a claim about speed
 LAPTOP = {"width": 1440, "height": 900}
 PROJECTOR = {"width": 1920, "height": 1080}
@@ -68,7 +68,8 @@ def chromium(playwright: Playwright) -> Browser:
 class Server:
     """The app on a free port, with caches that hold nothing. Use as a context manager.
 
-    `app` may be another script, for a test of one component alone. Without `address` it listens as a learner's does.
+    `app` may be another script, for a test of one component alone, and `root` another checkout of kvviz. Without
+    `address` it listens as a learner's does.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Server:
         arguments: tuple[str, ...] = (),
         app: str | Path = "app.py",
         address: str | None = "127.0.0.1",
+        root: Path = ROOT,
     ):
         self.port = free_port()
         self.url = f"http://localhost:{self.port}"
@@ -90,7 +92,7 @@ class Server:
             **(environment or {}),
         }
         self._arguments = arguments
-        self._app = str(app)
+        self._app, self._root = str(app), root
         self._address = address
         self._process: subprocess.Popen | None = None
 
@@ -104,9 +106,9 @@ class Server:
             command += ["--", *self._arguments]
         with self._log_path.open("wb") as log:
             self._process = subprocess.Popen(
-                command, cwd=ROOT, env=self._environment, stdout=log, stderr=subprocess.STDOUT
+                command, cwd=self._root, env=self._environment, stdout=log, stderr=subprocess.STDOUT
             )
-        for _ in range(600):
+        for _ in range(3_000):
             if self._process.poll() is not None:
                 raise RuntimeError(f"the server ended with {self._process.returncode}:\n{self.log()}")
             try:
@@ -114,7 +116,7 @@ class Server:
                     if answer.status == 200:
                         return self
             except (urllib.error.URLError, OSError):
-                time.sleep(0.1)
+                time.sleep(0.02)
         self.__exit__()
         raise RuntimeError(f"the server did not get healthy:\n{self.log()}")
 
