@@ -54,7 +54,7 @@ def begin(kind: type) -> None:
 
 
 def _read(f: dataclasses.Field) -> Any:
-    found = st.session_state[f.name] if f.name in st.session_state else None
+    found = st.session_state.get(f.name)
     if isinstance(found, list):
         return tuple(found)
     if isinstance(found, str) and isinstance(f.metadata.get("field"), Whole):
