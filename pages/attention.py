@@ -2,23 +2,23 @@
 
 from kvviz.core import Run
 from kvviz.features.attention import parts as attention
+from kvviz.features.attention.spec import SPEC
 from kvviz.player.view import View
-from kvviz.ui import page, shell, state
-from kvviz.ui.fragment import fragment
+from kvviz.ui import kit, state, steps
 
 
 def below(run: Run, view: View) -> None:
     attention.drawn_lines(run, view)
     attention.found_heads(run, view)
-    page.code("decode" if view.step else "prefill", run, view)
-    page.questions("attention", run, view)
+    steps.code("decode" if view.step else "prefill", run, view)
+    kit.questions(SPEC)
 
 
-shell.heading("attention")
+kit.heading(SPEC)
 run = state.current_run()
 attention.hero()
 attention.tries()
 attention.proofs(run)
 attention.gallery(run)
-fragment(page.follow, key="below")("attention", below)
-page.onward("attention")
+steps.follow(below)
+kit.onward(SPEC)

@@ -1,6 +1,12 @@
 """One token at a time: a row of attention, a column of cache, and the same pass without the cache."""
 
-from kvviz.features.decode.parts import TRIES, below
-from kvviz.ui import page
+from kvviz.features.decode.parts import below
+from kvviz.features.decode.spec import SPEC
+from kvviz.ui import kit, request, stage, steps
 
-page.page("decode", "run", TRIES, below)
+kit.heading(SPEC)
+stage.stage(SPEC)
+request.player_first()
+kit.tries(SPEC)
+steps.follow(below)
+kit.onward(SPEC)

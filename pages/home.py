@@ -1,6 +1,12 @@
 """What kvviz is, on a run that is already there; then the learner's own."""
 
-from kvviz.features.home.parts import TRIES, below
-from kvviz.ui import page
+from kvviz.features.home.parts import below
+from kvviz.features.home.spec import SPEC
+from kvviz.ui import kit, request, stage, steps
 
-page.page("home", "run", TRIES, below)
+kit.heading(SPEC)
+stage.stage(SPEC)
+request.player_first()
+kit.tries(SPEC)
+steps.follow(below)
+kit.onward(SPEC)

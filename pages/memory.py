@@ -6,7 +6,8 @@ import streamlit as st
 
 from kvviz.features.memory import parts as memory_page
 from kvviz.features.memory.record.sizes import of_run
-from kvviz.ui import browser, experiment, page, request, shell, state
+from kvviz.features.memory.spec import SPEC
+from kvviz.ui import browser, kit, state
 from kvviz.ui.language import t
 
 NAME = "memory"
@@ -17,22 +18,19 @@ def part(name: str) -> None:
     st.markdown(t(NAME, f"{name}_says"))
 
 
-shell.heading(NAME)
-request.take_own(NAME)
+kit.heading(SPEC)
 run = state.current_run()
 held = of_run(run)
 values = memory_page.values_of(held)
 memory_page.hero(held)
-experiment.tries(
-    NAME,
-    [
-        experiment.Try("llama", lambda: memory_page.take(memory_B=1, memory_T=8_192)),
-        experiment.Try("window", lambda: memory_page.take(memory_model="mistral-7b", memory_B=1, memory_T=32_768)),
-        experiment.Try("mla", lambda: memory_page.take(memory_model="deepseek-v3", memory_B=1, memory_T=32_768)),
-    ],
-)
-experiment.proofs(NAME, held.checks, **values)
-experiment.read(NAME, **values)
+acts = {
+    "llama": lambda: memory_page.take(memory_B=1, memory_T=8_192),
+    "window": lambda: memory_page.take(memory_model="mistral-7b", memory_B=1, memory_T=32_768),
+    "mla": lambda: memory_page.take(memory_model="deepseek-v3", memory_B=1, memory_T=32_768),
+}
+kit.tries(SPEC, acts)
+kit.proofs(NAME, held.checks, **values)
+kit.read(NAME, **values)
 part("model")
 wanted = memory_page.asked(run)
 memory_page.growth(wanted)
@@ -46,7 +44,7 @@ memory_page.fits(wanted, gpu)
 part("engine")
 memory_page.cases()
 memory_page.engine(wanted, gpu)
-experiment.code(NAME, **values)
-experiment.questions(NAME, **values)
-page.onward(NAME)
-browser.show_own(NAME)
+kit.code(NAME, **values)
+kit.questions(SPEC, **values)
+kit.onward(SPEC)
+browser.show_own(SPEC)

@@ -3,11 +3,11 @@
 import streamlit as st
 
 from kvviz.features.positions import parts as positions_page
-from kvviz.ui import experiment, page, shell, state
+from kvviz.features.positions.spec import SPEC
+from kvviz.ui import kit, state
 from kvviz.ui.language import t
 
-shell.heading("positions")
-positions_page.read_link()
+kit.heading(SPEC)
 run = state.current_run()
 state.settle_place(run)
 here = state.view(run)
@@ -21,6 +21,6 @@ positions_page.shifted(run, here)
 positions_page.wrong_place(run)
 positions_page.lengths(run)
 positions_page.alibi(run, here)
-experiment.questions("positions", **positions_page.values_of(run, here))
-page.onward("positions")
+kit.questions(SPEC, **positions_page.values_of(run, here))
+kit.onward(SPEC)
 positions_page.bring_up(run, here)

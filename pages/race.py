@@ -4,9 +4,9 @@ import streamlit as st
 
 from kvviz.core import Run
 from kvviz.features.race.parts import panel
+from kvviz.features.race.spec import SPEC
 from kvviz.player.view import View
-from kvviz.ui import page, shell, stage, state
-from kvviz.ui.fragment import fragment
+from kvviz.ui import kit, stage, state, steps
 from kvviz.ui.language import t
 
 
@@ -14,10 +14,10 @@ def below(run: Run, view: View) -> None:
     st.subheader(t("race", "code_title"), anchor=False)
     st.markdown(t("race", "code_note"))
     st.code(panel.lane_source(), language="python")
-    page.questions("race", run, view)
+    kit.questions(SPEC)
 
 
-shell.heading("race")
+kit.heading(SPEC)
 run = state.current_run()
 wish = panel.controls(run)
 panel.lanes(run, wish)
@@ -25,6 +25,6 @@ panel.tries(run)
 panel.waits()
 panel.results()
 st.subheader(t("race", "player_title"), anchor=False)
-stage.stage("race", "run")
-fragment(page.follow, key="below")("race", below)
-page.onward("race")
+stage.stage(SPEC)
+steps.follow(below)
+kit.onward(SPEC)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import TypeVar
 
 from streamlit.testing.v1 import AppTest
+
+from kvviz.ui.held import KEY
+
+Kind = TypeVar("Kind")
 
 
 def text_of(app: AppTest) -> str:
@@ -43,3 +48,8 @@ def components(app: AppTest) -> list[str]:
 
     walk(app.main)
     return found
+
+
+def held(app: AppTest, kind: type[Kind]) -> Kind:
+    """What the app's session holds of that type."""
+    return app.session_state[KEY][kind]

@@ -3,6 +3,7 @@ every language, for they are what the models were trained to read."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import streamlit as st
@@ -10,6 +11,7 @@ import streamlit as st
 from kvviz.core import lessons
 from kvviz.ui import links, state
 from kvviz.ui.language import t
+from kvviz.ui.settings import Shared
 
 START = links.Place(step=0)
 
@@ -74,7 +76,7 @@ def take(example: Example) -> None:
     }
     # Setting one bound value writes Python's copy of the query, which may lack what the browser has changed
     # since: so all are set.
-    for name in state.DEFAULTS:
+    for name in (f.name for f in dataclasses.fields(Shared)):
         if name in chosen or name in st.session_state:
             st.session_state[name] = chosen.get(name, st.session_state.get(name))
     state.clear_notes()

@@ -1,40 +1,22 @@
-"""The parts of a page whose hero is an experiment or one figure, in the order in which a page calls them:
-
-    shell.heading(NAME)             title, provenance
-    own controls
-    experiment.answer(...)          one sentence with this run's numbers
-    experiment.chart(...)           the hero; experiment.facts(...) beside it
-    experiment.tries(...)           Try this
-    experiment.proofs(...)          what the experiment asserted
-    experiment.read(...)            below the fold: how to read it; then table, code
-    page.questions(...), page.onward(NAME)
-
-An experiment that needs a model goes through `at_hand`, which starts it, and `live`, which looks for what it found.
-"""
+"""Experiments on a model, on a page: `at_hand` starts one, `live` looks for what it has found."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import streamlit as st
 
-from kvviz.core import Check, Run, lessons
 from kvviz.core.refusal import Refusal
 from kvviz.models import catalog
-from kvviz.ui import charts, links, state, warm
+from kvviz.ui import state, warm
 from kvviz.ui.experimenter import Experimenter, State, Wish, Work
 from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded, refused
-from kvviz.ui.language import current, has, t
-from kvviz.ui.page import asked_everywhere
+from kvviz.ui.language import t
 
 POLL_SECONDS = 0.3
 COMING_SECONDS = 1.0  # while a model loads: each look takes time from the imports
-SIGNS = {"holds": "✓", "rounding": "≈", "fails": "✗"}
 
 
 # Experiments on a model
@@ -155,185 +137,3 @@ def start_and_stop(
         on_click=lambda: mine.start(asked() if asked else wish),
     )
     end.button(t("shell", "stop"), key=f"{name}_stop", width="stretch", disabled=not busy, on_click=mine.stop)
-
-
-# What is on the page
-
-
-def answer(page: str, section: str, **values: object) -> None:
-    """The answer line."""
-    with st.container(key=f"answer-{page}"):
-        st.markdown(t(page, section, **values))
-
-
-def counters(key: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A card with a small table of numbers: nothing in it is a learner's text."""
-    lines = [
-        "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-        for cells in (head, [":--", *["--:"] * (len(head) - 1)], *rows)
-    ]
-    with st.container(key=f"facts-{key}"):
-        st.markdown("\n".join(lines))
-
-
-def table(heading: str, of: Callable[..., dict[str, list]], page: str, record: object) -> None:
-    """A record's table below the fold, with the words of the page's lesson."""
-    st.subheader(heading, anchor=False)
-    st.dataframe(of(record, words=words(page)), hide_index=True, key=f"table-{page}-{of.__name__}")
-
-
-def choice(page: str, name: str, default: str | None, *, kind: str = "segmented", labelled: bool = True) -> str | None:
-    """One of links.OWN[page][name], by the words name_VALUE of the lesson. request.take_own reads it from a link."""
-    options = links.OWN[page][name]
-    assert isinstance(options, tuple)
-    st.session_state.setdefault(name, default)
-    control = st.segmented_control if kind == "segmented" else st.pills
-    return control(
-        t(page, f"{name}_label"),
-        options,
-        format_func=lambda value: t(page, f"{name}_{value}"),
-        key=name,
-        persist_state="session",
-        label_visibility="visible" if labelled else "collapsed",
-    )
-
-
-def code(page: str, section: str = "code", **values: object) -> None:
-    """A few lines of code with this run's numbers, as plain text."""
-    st.subheader(t(page, f"{section}_heading"), anchor=False)
-    st.container(key="code").text(t(page, section, **values))
-
-
-def facts(key: str, rows: Iterable[tuple[str, str]], title: str | None = None) -> None:
-    """A card of label and value; values are shown literally, in a fixed-width face."""
-    with st.container(key=f"facts-{key}"):
-        if title:
-            st.markdown(f"**{title}**")
-        for label, value in rows:
-            st.markdown(f"{label} {lessons.literal(value)}")
-
-
-@dataclass(frozen=True)
-class Try:
-    """A button that puts the page in a state worth seeing: sections try_NAME and try_NAME_says of its lesson."""
-
-    name: str
-    act: Callable[[], None]  # a callback: may set the values of widgets
-    values: Mapping[str, object] | None = None
-    off: bool = False
-
-
-def tries(page: str, each: Sequence[Try]) -> None:
-    for column, one in zip(st.columns(len(each)), each, strict=True):
-        column.button(
-            t(page, f"try_{one.name}"),
-            key=f"try-{page}-{one.name}",
-            on_click=one.act,
-            disabled=one.off,
-            width="stretch",
-        )
-        column.caption(t(page, f"try_{one.name}_says", **(one.values or {})))
-
-
-def proofs(page: str, checks: Sequence[Check], **values: object) -> None:
-    """The proof strip: a sentence for each check, sections proof_NAME and, where it can fail, proof_NAME_fails.
-
-    A failing check comes first. `value` and `limit` are filled in as numbers.
-    """
-    with st.container(key=f"proofs-{page}", horizontal=True):
-        for i, check in enumerate(sorted(checks, key=lambda c: c.verdict != "fails")):
-            section = f"proof_{check.name}"
-            if has(page, f"{section}_{check.verdict}"):
-                section += f"_{check.verdict}"
-            said = t(page, section, **(values | {"value": number(check.value), "limit": number(check.limit)}))
-            with st.container(key=f"proof-{check.verdict}-{page}-{i}", width="content"):
-                st.markdown(f"**{SIGNS[check.verdict]} {t('shell', f'verdict_{check.verdict}')}** {said}")
-
-
-def number(value: float) -> str:
-    """As the proof strip writes it: whole numbers with separators, others with two significant digits."""
-    if math.isnan(value):
-        return "n/a"
-    if float(value).is_integer() and abs(value) < 1e12:
-        return f"{int(value):,}"
-    if 0.01 <= abs(value) < 1000:
-        return f"{value:.3g}"
-    digits, power = f"{value:.1e}".split("e")
-    return f"{digits.removesuffix('.0')}e{int(power)}"
-
-
-def chart(
-    page: str,
-    name: str,
-    draw: Callable,
-    table: Callable,
-    record: object,
-    *,
-    values: Mapping[str, object],
-    answer: str | None = None,
-    height: int | None = None,
-    key: str | None = None,
-    **chosen: object,
-) -> None:
-    """A figure of a record: `draw(record, words=…, dark=…, **chosen)`, `table(record, words=…, **chosen)`.
-
-    The lesson has its words as sections axis_WORD, and NAME_how, NAME_alt and (unless `answer` names another one, or
-    is "") NAME_answer.
-    """
-    named = words(page)
-    said = f"{name}_answer" if answer is None else answer
-    charts.chart(
-        draw(record, words=named, dark=False, **chosen),  # the browser exchanges the colours
-        key=f"{page}-{key or name}",
-        answer=t(page, said, **values) if said else "",
-        how=t(page, f"{name}_how", **values),
-        table=table(record, words=named, **chosen),
-        alt=spoken(t(page, f"{name}_alt", **values)),
-        height=height,
-    )
-
-
-def spoken(text: str) -> str:
-    """A sentence for those who hear the page: code spans without their fences."""
-    return re.sub(r"(`+) ?(.+?) ?\1", r"\2", text)
-
-
-def axis_words(language: str, page: str) -> dict[str, str]:
-    found = lessons.sections(language, page)
-    return {name.removeprefix("axis_"): body for name, body in found.items() if name.startswith("axis_")}
-
-
-def words(page: str) -> dict[str, str]:
-    """The page's axis words in the current language."""
-    return axis_words(current(), page)
-
-
-def read(page: str, section: str = "read", **values: object) -> None:
-    st.subheader(t(page, "read_heading"), anchor=False)
-    st.markdown(t(page, section, **values))
-
-
-def questions(page: str, **values: object) -> None:
-    """As page.questions, with values of the page's own: sections q_NAME and q_NAME_a."""
-    st.subheader(t("shell", "questions"), anchor=False)
-    found = lessons.sections(current(), page)
-    for section in found:
-        if section.startswith("q_") and f"{section}_a" in found:
-            with st.expander(t(page, section, **values)):
-                st.markdown(t(page, f"{section}_a", **values))
-    run = state.current_run()
-    asked_everywhere(page, run, state.view(run))
-
-
-def token(run: Run, token_id: int) -> str:
-    """A token as code within Markdown."""
-    from kvviz.core.tokens import label
-
-    return lessons.literal(label(run.pieces[int(token_id)]))
-
-
-def token_of(pieces: Mapping[int, bytes], token_id: int) -> str:
-    """A token's label, not yet made literal: for widgets that show text as it is."""
-    from kvviz.core.tokens import label
-
-    return label(pieces[int(token_id)])

@@ -7,6 +7,7 @@ import streamlit as st
 from kvviz.core import lessons
 from kvviz.ui import links
 from kvviz.ui.request import arrived, by_history, query_values
+from kvviz.ui.settings import LANGUAGE_NAMES
 
 KEY = "lang"
 literal = lessons.literal  # user text within Markdown, as code that nothing inside can close
@@ -19,7 +20,7 @@ def current() -> str:
         if asked or by_history():
             return asked or unset()
     chosen = st.session_state.get(KEY)
-    for code, name in links.LANGUAGE_NAMES.items():
+    for code, name in LANGUAGE_NAMES.items():
         if chosen == name:
             return code
     return unset()
@@ -33,7 +34,7 @@ def unset() -> str:
 def named() -> str:
     """The name that the control shows from the start: of the language that holds while nobody has chosen. A value set
     by Python would do only until a browser that is slow to draw the control says that nothing is chosen in it."""
-    return links.LANGUAGE_NAMES[unset()]
+    return LANGUAGE_NAMES[unset()]
 
 
 def by_browser() -> str:

@@ -9,10 +9,11 @@ import streamlit as st
 
 from kvviz.core import Run, storage
 from kvviz.core.refusal import Refusal
-from kvviz.ui import links, request, state
+from kvviz.ui import links, request, state, story
 from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, t
+from kvviz.ui.settings import LANGUAGE_NAMES
 
 FILE_MB = 128  # of a recorded run; .streamlit/config.toml has the same limit
 
@@ -32,13 +33,13 @@ def link(run: Run) -> str:
             "top_p": f"{sampling.top_p:g}",
             "seed": sampling.seed,
             "new": max(1, len(run.steps)),
-            "compare": bool(state.value("compare")),
+            "compare": bool(state.shared().compare),
         }
-    values |= {"lang": links.LANGUAGE_NAMES[current()], "presenter": bool(state.value("presenter"))}
+    values |= {"lang": LANGUAGE_NAMES[current()], "presenter": bool(state.shared().presenter)}
     values |= {"step": here.step, "layer": here.layer, "head": here.head}
-    page = str(st.session_state.get("kv_page"))
-    asked = links.own(page, request.query_values())  # on arrival: the page's own controls come after the sidebar
-    values |= {name: st.session_state.get(name, asked.get(name)) for name in links.OWN.get(page, {})}
+    fields = story.here().fields
+    asked = links.own(fields, request.query_values())  # on arrival: the page's own controls come after the sidebar
+    values |= {name: st.session_state.get(name, asked.get(name)) for name in fields}
     return links.build(st.context.url or "", values)
 
 

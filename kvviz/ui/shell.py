@@ -4,63 +4,48 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
-from pathlib import Path
+from collections.abc import Sequence
 
 import streamlit as st
-from streamlit.runtime.pages_manager import PagesManager
 
-import kvviz
-from kvviz.core import Run, lessons
 from kvviz.models import catalog, device, fetch
 from kvviz.ui import links, request, state, style, warm
-from kvviz.ui.fragment import fragment
-from kvviz.ui.guard import guarded, refused
+from kvviz.ui.guard import guarded
+from kvviz.ui.held import held
 from kvviz.ui.language import current, t
+from kvviz.ui.settings import LANGUAGE_NAMES
 from kvviz.ui.sidebar import sidebar, why_not_run
-
-# The story, in its order: files under pages/. A page whose file is not there is not in it. All stand side by side in
-# the top bar: grouped by part they would hide in menus, and nothing would show where one is.
-STORY = (
-    "home", "problem", "permission", "prefill", "decode", "attention", "positions", "source", "race", "ladder",
-    "roofline", "memory",
-)  # fmt: skip
-PAGES = tuple(name for name in STORY if (Path(kvviz.__file__).parent.parent / "pages" / f"{name}.py").is_file())
+from kvviz.ui.spec import PageSpec
+from kvviz.ui.story import Story
 
 
-def navigation() -> st.Page:
+def navigation(pages: Sequence[PageSpec]) -> PageSpec:
     """The pages with their titles in the reader's language. Returns the one to run."""
-    pages = [
-        st.Page(f"pages/{name}.py", title=t("shell", f"nav_{name}"), url_path=name, default=name == "home")
-        for name in PAGES
-    ]
-    st.session_state.kv_pages = dict(zip(PAGES, pages, strict=True))
-    return st.navigation(pages, position="top")
+    targets = {
+        page.name: st.Page(f"pages/{page.name}.py", title=t(page.name, "nav"), url_path=page.name, default=i == 0)
+        for i, page in enumerate(pages)
+    }
+    asked = st.navigation(list(targets.values()), position="top")
+    story = held(Story)
+    story.pages, story.targets = tuple(pages), targets
+    return next(page for page in pages if targets[page.name] == asked)
 
 
-def within() -> None:
-    """To be called first by every page. A link to a page may be the first request of a server, and Streamlit then
-    runs the file in pages/ by itself, without app.py: begin again with it."""
-    if PagesManager.uses_pages_directory:
-        PagesManager.uses_pages_directory = False
-        st.rerun()
-
-
-def run(page: st.Page) -> None:
+def run(page: PageSpec) -> None:
     """The sidebar, then the page, then the background work that may take its time."""
-    name = next(n for n, p in st.session_state.kv_pages.items() if p == page)
-    if st.session_state.get("kv_page") != name:
+    story = held(Story)
+    if story.here != page:
         state.leave_player()
-    st.session_state.kv_page = name
+    story.here = page
     entries = _catalogue()
     if request.arrived():
         _read_link(entries)
     with st.sidebar:
-        guarded(sidebar)(entries, name, _start_link if request.arrived() else lambda entry: None)
-    style.style(presenter=bool(state.value("presenter")))
+        guarded(sidebar)(entries, page, _start_link if request.arrived() else lambda entry: None)
+    style.style(presenter=bool(state.shared().presenter))
     request.settle()
-    guarded(page.run)()
+    guarded(story.targets[page.name].run)()
     _bring_up(entries)
 
 
@@ -102,14 +87,14 @@ def _read_link(entries: list[catalog.Entry]) -> None:
     if place:
         state.ask(place)
     asked = links.language(values)
-    if asked and values["lang"] != links.LANGUAGE_NAMES[asked]:  # `lang=zh` is as good as the name the control shows
+    if asked and values["lang"] != LANGUAGE_NAMES[asked]:  # `lang=zh` is as good as the name the control shows
         st.session_state.kv_lang = asked
 
 
 def _start_link(entry: catalog.Entry) -> None:
     """A link with a prompt runs by itself, unless the model it names was refused. All settings have their values."""
     settings, learner, named = state.settings(), state.learner(), request.query_values().get("model")
-    state.say_what_is_used({name: _used(name) for name in (*links.WHOLE, *links.REAL, *links.CHOICE)})
+    state.say_what_is_used({name: _used(name) for name in links.SHARED})
     if named == entry.name and not entry.on_disk:
         missing = "note_folder" if entry.kind == "folder" else "note_not_on_disk"
         state.add_notes([links.Note(missing, {"value": named})])
@@ -132,60 +117,6 @@ def _start_link(entry: catalog.Entry) -> None:
 def _used(name: str) -> str:
     """A setting's value as a link would write it."""
     if name == "lang":
-        return links.LANGUAGE_NAMES[current()]
-    value = state.value(name)
+        return LANGUAGE_NAMES[current()]
+    value = getattr(state.shared(), name)
     return str(value).lower() if isinstance(value, bool) else f"{value:,}"
-
-
-def heading(page: str) -> None:
-    """The page's title, where its run comes from, and what has to be said before anything else."""
-    within()
-    state.add_notes(links.check_own(page, request.query_values()))
-    st.title(t(page, "title"), anchor=False)
-    fragment(_provenance, key="provenance")()
-
-
-@guarded
-def _provenance() -> None:
-    st.caption(provenance(state.current_run()))
-    progress = state.learner().progress()
-    if progress.refusal:
-        st.warning(refused(progress.refusal))
-    if progress.failed:
-        st.error(t("shell", "pass_failed"))
-    if said := [_said(note) for note in state.notes()]:
-        several = [t("shell", "notes"), "\n".join(f"- {each}" for each in said)]
-        st.info(said[0] if len(said) == 1 else "\n\n".join(several))
-
-
-def _said(note: links.Note) -> str:
-    return t(
-        "shell", note.section, **{k: lessons.literal(str(v)) if k == "value" else v for k, v in note.values.items()}
-    )
-
-
-def provenance(run: Run) -> str:
-    """One line: live or recorded, which model, on what, with which versions."""
-    m = run.machine
-    section = {"live": "from_live", "bundled": "from_bundled"}.get(
-        run.source, "from_file" if run.repeats > 1 else "from_file_once"
-    )
-    return t(
-        "shell",
-        section,
-        model=plain(run.model.name),
-        file=plain(run.source),
-        device=plain(m.device_name),
-        threads=f"{m.threads:,}",
-        torch=plain(m.torch),
-        transformers=plain(m.transformers),
-        date=plain(run.created[:10] or "?"),
-        repeats=f"{run.repeats:,}",
-        dtype=plain(run.model.dtype),
-    )
-
-
-def plain(text: str) -> str:
-    """A name from a file or a machine within Markdown: as it is if it can mean nothing there, else as code."""
-    short = links.shorten(text)
-    return short if re.fullmatch(r"[A-Za-z0-9 .+()@/,-]+", short) else lessons.literal(short)

@@ -14,11 +14,14 @@ from kvviz.ui.fragment import fragment
 from kvviz.ui.getting import getting
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, named, t
+from kvviz.ui.settings import LANGUAGE_NAMES, NEW_TOKENS, Shared
 from kvviz.ui.share import open_and_save, share_fragment
+from kvviz.ui.spec import PageSpec, fields_of
 from kvviz.ui.stage import POLL_SECONDS
 
 COMING_SECONDS = 1.0  # while a model loads: each look takes time from the imports
 EMPTY_LINE = "&nbsp;"  # the character itself would be stripped, and the line with it
+BOUNDS = fields_of(Shared)
 PROMPT_CHARACTERS = 20_000  # longer texts are refused without counting their tokens
 
 
@@ -26,7 +29,7 @@ def s(section: str, **values: object) -> str:
     return t("shell", section, **values)
 
 
-def sidebar(entries: list[catalog.Entry], page: str, opening: Callable[[catalog.Entry], None]) -> None:
+def sidebar(entries: list[catalog.Entry], page: PageSpec, opening: Callable[[catalog.Entry], None]) -> None:
     """Every control has a key that is its name in links. `opening` is called when all of them have their values,
     and may start a run: what shows the run is drawn after it."""
     entry = _model(entries)
@@ -115,7 +118,7 @@ def _prompt(entry: catalog.Entry) -> None:
         height=96,
         placeholder=s("prompt_placeholder"),
     )
-    prompt = str(state.value("prompt"))
+    prompt = state.shared().prompt
     counted = token_count(entry, prompt)
     lines = []
     limit = limit_of(entry)
@@ -148,7 +151,7 @@ def token_count(entry: catalog.Entry, prompt: str) -> int | None:
 
 def why_not_run(entry: catalog.Entry) -> str | None:
     """The sentence that says why Run is off, or None."""
-    prompt = str(state.value("prompt"))
+    prompt = state.shared().prompt
     if not entry.on_disk:
         return s("reason_model")
     status = warm.status(entry.name, state.dtype())
@@ -164,7 +167,7 @@ def why_not_run(entry: catalog.Entry) -> str | None:
     return None
 
 
-def _run(entry: catalog.Entry, page: str) -> None:
+def _run(entry: catalog.Entry, page: PageSpec) -> None:
     """The one part of the page that looks after the worker and the model while there is news."""
     progress = state.learner().progress()
     coming = progress.stage == "model" or (entry.on_disk and warm.status(entry.name, state.dtype()).coming)
@@ -181,7 +184,7 @@ def _stage(entry: catalog.Entry) -> tuple[object, ...]:
 
 
 @guarded
-def _progress(entry: catalog.Entry, page: str) -> None:
+def _progress(entry: catalog.Entry, page: PageSpec) -> None:
     """Run and Stop, and how far model and worker are. Reruns the page when something else on it depends on that."""
     progress, status = state.learner().progress(), warm.status(entry.name, state.dtype())
     reason = why_not_run(entry)
@@ -208,7 +211,7 @@ def _progress(entry: catalog.Entry, page: str) -> None:
     elif state.learner().settings and not state.settings().same_run(state.learner().settings):
         lines.append(s("changed"))
     elif stopped := _stopped():
-        lines.append(s("stopped_prefill" if page == "prefill" else "stopped", **stopped))
+        lines.append(s("stopped_prefill" if page.player == "prefill" else "stopped", **stopped))
     st.caption("  \n".join(lines) or EMPTY_LINE)  # one line stays free: what is below does not move while a run goes on
     if st.session_state.kv_stage != _stage(entry):
         st.rerun()
@@ -224,11 +227,11 @@ def _stopped() -> dict[str, str] | None:
     return {"done": f"{progress.done:,}", "wanted": f"{settings.new:,}"}
 
 
-def _start(page: str) -> None:
-    """Run. Decode begins at its first pass of one token, the other pages at prefill."""
-    new = int(state.value("new"))
+def _start(page: PageSpec) -> None:
+    """Run, from the step at which the page's player begins, as far as there is one."""
+    new = int(state.shared().new)
     state.clear_notes()
-    state.ask(links.Place(step=1 if page == "decode" and new > 1 else 0))
+    state.ask(links.Place(step=min(page.begins, new - 1)))
     state.start()
     st.rerun()
 
@@ -238,23 +241,23 @@ def _stop() -> None:
 
 
 def _new_and_sampling() -> None:
-    least, greatest = links.WHOLE["new"]
-    st.number_input(s("new"), least, greatest, state.NEW_TOKENS, key="new", bind="query-params")
+    least, greatest = BOUNDS["new"]
+    st.number_input(s("new"), least, greatest, NEW_TOKENS, key="new", bind="query-params")
     st.toggle(s("compare"), True, key="compare", bind="query-params", help=s("compare_help"))
-    temperature = float(state.value("temperature"))
+    temperature = float(state.shared().temperature)
     label = s("sampling_greedy") if temperature == 0 else s("sampling_on", temperature=f"{temperature:g}")
     if state.dtype() != "float32":
         label = f"{label} · {state.dtype()}"
     with st.popover(label, width="stretch"):
-        low, high = links.REAL["temperature"]
+        low, high = BOUNDS["temperature"]
         st.number_input(
             s("temperature"), low, high, 0.0, 0.1, key="temperature", bind="query-params", help=s("temperature_help")
         )
-        least, greatest = links.WHOLE["top_k"]
+        least, greatest = BOUNDS["top_k"]
         st.number_input(s("top_k"), least, greatest, 0, key="top_k", bind="query-params", help=s("top_k_help"))
-        low, high = links.REAL["top_p"]
+        low, high = BOUNDS["top_p"]
         st.number_input(s("top_p"), low, high, 1.0, 0.05, key="top_p", bind="query-params", help=s("top_p_help"))
-        least, greatest = links.WHOLE["seed"]
+        least, greatest = BOUNDS["seed"]
         st.number_input(s("seed"), least, greatest, 0, key="seed", bind="query-params", help=s("seed_help"))
         st.selectbox(
             s("dtype"),
@@ -272,7 +275,7 @@ def _reader() -> None:
     row = st.container(horizontal=True, vertical_alignment="center", gap="small")
     row.segmented_control(
         s("language"),
-        list(links.LANGUAGE_NAMES.values()),
+        list(LANGUAGE_NAMES.values()),
         default=named(),
         key="lang",
         bind="query-params",

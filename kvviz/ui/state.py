@@ -16,33 +16,19 @@ from kvviz.core import Run, Sampling, storage
 from kvviz.models import catalog, device
 from kvviz.player.view import View
 from kvviz.ui import links
+from kvviz.ui.held import values
 from kvviz.ui.learner import Learner, Settings
+from kvviz.ui.settings import Shared
 
 if TYPE_CHECKING:
     from kvviz.engine import Session
 
-NEW_TOKENS = 24  # a run's length until the learner says otherwise: enough decode passes for a median time
 FIRST_VIEW = links.Place(step=0, layer=3, head=2)
 
-# key of a sidebar widget -> its value while nobody has touched it. Model and language are unset then.
-DEFAULTS: Mapping[str, object] = {
-    "model": None,
-    "dtype": None,
-    "prompt": "",
-    "temperature": 0.0,
-    "top_k": 0,
-    "top_p": 1.0,
-    "seed": 0,
-    "new": NEW_TOKENS,
-    "compare": True,
-    "presenter": False,
-}
 
-
-def value(name: str) -> object:
-    """The value of a sidebar setting, also before its widget has run."""
-    held = st.session_state.get(name, DEFAULTS[name])
-    return DEFAULTS[name] if held is None else held
+def shared() -> Shared:
+    """The sidebar's settings, also before its widgets have run."""
+    return values(Shared)
 
 
 def model_name() -> str:
@@ -62,11 +48,11 @@ def dtype() -> str:
 
 def settings() -> Settings:
     """What Run would start. Sampling reads as greedy, with nothing else in it, at temperature 0."""
-    temperature = float(value("temperature"))
+    now = shared()
     sampling = Sampling()
-    if temperature > 0:
-        sampling = Sampling(temperature, int(value("top_k")), float(value("top_p")), int(value("seed")))
-    return Settings(model_name(), str(value("prompt")), sampling, int(value("new")), dtype())
+    if now.temperature > 0:
+        sampling = Sampling(float(now.temperature), int(now.top_k), float(now.top_p), int(now.seed))
+    return Settings(model_name(), now.prompt, sampling, int(now.new), dtype())
 
 
 def learner() -> Learner:
@@ -227,7 +213,7 @@ def clear_notes() -> None:
 def start(*, wanted: int | None = None) -> None:
     """Run: drops what was shown and starts the settings of the sidebar."""
     st.session_state.kv_opened = None
-    learner().start(settings(), compare=bool(value("compare")), wanted=wanted)
+    learner().start(settings(), compare=bool(shared().compare), wanted=wanted)
 
 
 def show_recorded(run: Run | None) -> None:

@@ -9,16 +9,18 @@ import numpy as np
 import pytest
 from factories import PLAYER_CASES, make_run
 from paper_masks import a_gallery
-from reading import components, outside_code, text_of
+from reading import components, held, outside_code, text_of
 
 from kvviz.core import Check, lessons
 from kvviz.features.attention import parts as attention_page
 from kvviz.features.attention.parts import study
 from kvviz.features.attention.parts.heads import view
 from kvviz.features.attention.record.heads import Induction
+from kvviz.features.attention.spec import SPEC
 from kvviz.player.view import View
 from kvviz.ui import links, state
 from kvviz.ui.experimenter import Experimenter, State
+from kvviz.ui.steps import Followed
 
 pytestmark = pytest.mark.usefixtures("no_models")
 
@@ -132,7 +134,7 @@ def test_a_link_opens_one_query_and_then_the_widgets_speak(opened):
 
 def test_a_link_s_own_settings_are_read():
     query = links.query("attention_rows=one&attention_query=4&attention_stage=scaled&attention_order=entropy")
-    assert links.own("attention", query) == {
+    assert links.own(SPEC.fields, query) == {
         "attention_rows": "one", "attention_query": 4, "attention_stage": "scaled", "attention_order": "entropy"
     }  # fmt: skip
 
@@ -187,7 +189,7 @@ def test_a_place_that_the_growing_run_has_come_to_is_followed_below(opened, monk
     from kvviz.features.attention.parts import top
 
     app = opened("attention", step="6")
-    assert app.session_state.kv_followed.step == 6
+    assert held(app, Followed).view.step == 6
     reruns = []
     monkeypatch.setattr(top.st, "columns", lambda *_: [nullcontext()] * 2)
     monkeypatch.setattr(top.st, "rerun", lambda *scope: reruns.append(scope))  # keys only in callbacks

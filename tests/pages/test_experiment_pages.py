@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from kvviz.core import lessons, storage
 from kvviz.core.refusal import Refusal
-from kvviz.ui import charts, experiment
+from kvviz.ui import charts, experiment, kit
 from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import BreakWish, EditWish, GrowthWish
 
@@ -84,7 +84,7 @@ def test_a_page_shows_what_its_experiment_found(opened, results, name, language)
 
 @pytest.mark.parametrize(("name", "part"), [("problem", "live"), ("permission", "live"), ("permission", "proofs")])
 def test_a_page_without_its_body_fails_that_test(opened, results, monkeypatch, name, part):
-    monkeypatch.setattr(experiment, part, lambda *_, **__: None)
+    monkeypatch.setattr(kit if part == "proofs" else experiment, part, lambda *_, **__: None)
     app, _ = with_states(opened, name, results)
     with pytest.raises(AssertionError):
         check(app, name, "en", *FOUND[name])

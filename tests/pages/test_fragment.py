@@ -10,7 +10,7 @@ import pytest
 from streamlit.runtime.forward_msg_queue import ForwardMsgQueue
 from streamlit.testing.v1 import AppTest
 
-from kvviz.ui import shell
+from kvviz.features import pages
 
 Told = list[tuple[tuple[int, ...], str]]  # the place of each message, and the fragment that it is of, in order
 
@@ -47,7 +47,7 @@ def taken_back(messages: Told, name: str) -> Told:
     return [(place, of) for place, of in messages if of != name and place[: len(top)] != top]
 
 
-@pytest.mark.parametrize("page", shell.PAGES)
+@pytest.mark.parametrize("page", [page.name for page in pages()])
 def test_every_page_stays_whole_without_any_of_its_fragments(opened, no_models, monkeypatch, page):
     messages = told(monkeypatch, opened(page, step="3").run)
     assert beyond(messages) == []

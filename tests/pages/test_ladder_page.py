@@ -18,6 +18,7 @@ from kvviz.core.refusal import Refusal
 from kvviz.features.ladder import parts as ladder_page
 from kvviz.features.ladder.parts import controls
 from kvviz.features.ladder.record.ladder import Ladder, Read, Reads
+from kvviz.features.ladder.spec import SPEC
 from kvviz.features.race.record import Allocator
 from kvviz.ui import links
 from kvviz.ui.experimenter import State
@@ -216,7 +217,7 @@ def test_one_that_was_stopped_early_says_how_far_it_came(opened, passes):
                   for r in climbed().rungs)  # fmt: skip
     found = climbed(rungs=rungs, state="stopped")
     state = State("over", WISH, found, WISH, stopped=True)
-    for view in links.OWN["ladder"]["ladder_view"]:
+    for view in SPEC.fields["ladder_view"].words:
         app = opened("ladder", state={"kv_experiments": {"ladder": Still(state)}}, ladder_view=view)
         shown = clean(app)
         assert f"{passes} of 64 tokens in every lane; complete rounds: 0" in shown
@@ -272,8 +273,8 @@ def test_copy_link_holds_lanes_and_view(opened):
     query = {"ladder_lanes": "none-eager,concatenated-eager", "ladder_more": "half", "ladder_N": "17", "ladder_T": "99"}
     app = opened("ladder", **query).run()  # the sidebar is drawn before the page's controls exist
     clean(app)
-    found = links.own("ladder", links.query(link_of(app).partition("?")[2]))
-    assert found == links.own("ladder", query) | {"ladder_B": 1, "ladder_view": "time"}
+    found = links.own(SPEC.fields, links.query(link_of(app).partition("?")[2]))
+    assert found == links.own(SPEC.fields, query) | {"ladder_B": 1, "ladder_view": "time"}
     assert list(app.session_state["ladder_lanes"]) == ["none-eager", "concatenated-eager"]
 
 

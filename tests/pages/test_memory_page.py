@@ -14,7 +14,8 @@ from reading import components, outside_code, text_of
 from kvviz.core import lessons, storage
 from kvviz.features.memory import parts as memory_page
 from kvviz.features.memory.record.architectures import FORMATS
-from kvviz.ui import experiment, links
+from kvviz.features.memory.spec import SPEC
+from kvviz.ui import kit, links
 
 pytestmark = pytest.mark.usefixtures("no_models")
 
@@ -60,7 +61,7 @@ def test_without_its_body_that_test_fails(opened, monkeypatch, part):
 
 
 def test_without_its_proofs_it_fails_too(opened, monkeypatch):
-    monkeypatch.setattr(experiment, "proofs", lambda *_, **__: None)
+    monkeypatch.setattr(kit, "proofs", lambda *_, **__: None)
     with pytest.raises(AssertionError):
         check(opened("memory"), "en")
 
@@ -168,7 +169,7 @@ def test_nonsense_in_a_link_gets_a_note(opened, name, value):
     assert not app.exception and [e.value for e in app.error] == []
     assert any(name in i.value and value in i.value for i in app.info)
     assert "<b>" not in outside_code(text_of(app))
-    assert links.own("memory", {name: value}) == {}
+    assert links.own(SPEC.fields, {name: value}) == {}
 
 
 def test_a_pasted_config_is_read_and_stays_out_of_the_link(opened):

@@ -7,6 +7,7 @@ import json
 import pytest
 from reading import text_of
 
+from kvviz.features.memory.spec import SPEC
 from kvviz.ui import links, request
 
 pytestmark = pytest.mark.usefixtures("no_models")
@@ -119,4 +120,4 @@ def test_back_to_an_earlier_address_is_news(opened, monkeypatch):
 def test_the_address_is_read_as_it_was_written():
     values = {"memory_T": 4_000, "memory_total": 24.0, "memory_model": "gpt2", "memory_peak": None}
     assert links.written(values) == {"memory_T": "4000", "memory_total": "24.0", "memory_model": "gpt2"}
-    assert links.own("memory", links.written(values)) == {n: v for n, v in values.items() if v is not None}
+    assert links.own(SPEC.fields, links.written(values)) == {n: v for n, v in values.items() if v is not None}

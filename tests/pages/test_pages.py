@@ -10,7 +10,7 @@ from factories import PLAYER_CASES, make_run
 from reading import code_of, components, outside_code, text_of, text_so_far
 
 from kvviz.core import lessons
-from kvviz.ui import charts, page, state
+from kvviz.ui import charts, stage, state
 
 pytestmark = pytest.mark.usefixtures("no_models")
 
@@ -46,7 +46,7 @@ def test_a_page_shows_its_numbers(opened, name, language):
 
 @pytest.mark.parametrize("name", list(KNOWN))
 def test_a_page_without_its_body_fails_that_test(opened, monkeypatch, name):
-    monkeypatch.setattr(page, "page", lambda *_: None)
+    monkeypatch.setattr(stage, "stage", lambda *_: None)
     with pytest.raises(AssertionError):
         check(opened(name, step="3"), name, "en")
 

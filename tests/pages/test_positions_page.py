@@ -14,8 +14,9 @@ from kvviz.core import lessons
 from kvviz.features.positions import parts as positions_page
 from kvviz.features.positions.parts import study
 from kvviz.features.positions.record import Lengths
+from kvviz.features.positions.spec import SPEC
 from kvviz.player.view import View
-from kvviz.ui import experiment, links, state
+from kvviz.ui import kit, links, state
 from kvviz.ui.experimenter import Experimenter, State
 
 pytestmark = pytest.mark.usefixtures("no_models")
@@ -132,10 +133,10 @@ def test_choices_that_the_browser_kept_are_read(opened):
 
 
 def test_what_is_read_aloud_has_no_fences():
-    assert experiment.spoken("K of ` ·and ` and ``` a``b ``` at 3") == "K of ·and and a``b at 3"
+    assert kit.spoken("K of ` ·and ` and ``` a``b ``` at 3") == "K of ·and and a``b at 3"
 
 
 def test_a_link_s_own_settings_are_read():
     query = links.query("positions_pair=3&positions_key=2&positions_offset=-4")
-    assert links.own("positions", query) == {"positions_pair": 3, "positions_key": 2, "positions_offset": "-4"}
-    assert links.own("positions", links.query("positions_offset=5")) == {}
+    assert links.own(SPEC.fields, query) == {"positions_pair": 3, "positions_key": 2, "positions_offset": "-4"}
+    assert links.own(SPEC.fields, links.query("positions_offset=5")) == {}

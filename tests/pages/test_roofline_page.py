@@ -17,7 +17,7 @@ from kvviz.features.ladder.record.ladder import Rates
 from kvviz.features.race.record import Lane, Spread
 from kvviz.features.roofline import parts as roofline_page
 from kvviz.features.roofline.record import Point, Roofline, Skipped
-from kvviz.ui import experiment
+from kvviz.ui import experiment, kit
 from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import RooflineWish
 
@@ -91,7 +91,7 @@ def test_what_was_measured_is_read_off(opened, planned, language):
     check(app, language, *STEP, *MEASURED, charts=2)
 
 
-@pytest.mark.parametrize(("home", "part"), [(experiment, "live"), (roofline_page, "below"), (experiment, "proofs")])
+@pytest.mark.parametrize(("home", "part"), [(experiment, "live"), (roofline_page, "below"), (kit, "proofs")])
 def test_without_its_body_that_test_fails(opened, planned, monkeypatch, home, part):
     monkeypatch.setattr(home, part, lambda *_, **__: None)
     app, _ = page(opened, over(timed(planned)))

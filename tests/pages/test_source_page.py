@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from kvviz.core import lessons, storage
 from kvviz.features.source import parts as walk
-from kvviz.ui import experiment
+from kvviz.ui import kit
 
 pytestmark = pytest.mark.usefixtures("no_models")
 
@@ -205,4 +205,4 @@ def test_the_proof_of_a_missing_line_fails_on_screen(opened, monkeypatch, tmp_pa
     app = opened("source", step="3")
     assert any("16 of 20" in m.value and "✗" in m.value for m in app.main.markdown)
     assert any("DynamicLayer.update: append_k" in c.value for c in app.main.caption)
-    assert experiment.SIGNS["fails"] == "✗"
+    assert kit.SIGNS["fails"] == "✗"

@@ -72,7 +72,7 @@ def test_pages_bring_parts_together_and_nothing_else():
         outside = {m for m in imported(path) if m.split(".")[0] not in {"kvviz", *sys.stdlib_module_names}}
         assert {m.split(".")[0] for m in outside} <= {"streamlit"}, f"{shown(path)} imports {sorted(outside)}"
         parts = {tuple(m.split(".")[1:3]) for m in imported(path) if m.startswith("kvviz.")}
-        allowed = {"ui"} if path.name == "app.py" else {"core", "theory", "player", "ui", "features"}
+        allowed = {"ui", "features"} if path.name == "app.py" else {"core", "theory", "player", "ui", "features"}
         assert {p[0] for p in parts} <= allowed, f"{shown(path)} imports {sorted(parts)}"
         assert {p[1] for p in parts if p[0] == "features" and len(p) > 1} <= {path.stem}, shown(path)
 

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from kvviz.features.ladder.spec import LANES
+from kvviz.features.ladder.spec import SPEC as ladder
+from kvviz.features.permission.spec import SPEC as permission
+from kvviz.features.race.spec import SPEC as race
+from kvviz.features.roofline.spec import SPEC as roofline
+from kvviz.models.device import DTYPES
 from kvviz.ui import links
 from kvviz.ui.links import Place
 
@@ -137,10 +143,15 @@ def test_what_is_a_page_s_own_is_read_as_far_as_it_can_be_used():
         "broken": "stale",
         "race_P": "5",
     }
-    assert links.own("permission", asked) == {"edit": 3, "edit_to": "<b>$x$", "edit_how": "insert", "broken": "stale"}
-    assert links.own("race", asked) == {"race_P": 5}
-    assert links.own("home", asked) == {} and links.check_own("home", asked) == []
-    (note,) = links.check_own("permission", asked)
+    assert links.own(permission.fields, asked) == {
+        "edit": 3,
+        "edit_to": "<b>$x$",
+        "edit_how": "insert",
+        "broken": "stale",
+    }
+    assert links.own(race.fields, asked) == {"race_P": 5}
+    assert links.own({}, asked) == {} and links.check_own({}, asked) == []
+    (note,) = links.check_own(permission.fields, asked)
     assert (note.section, note.values) == (
         "note_own_choice",
         {"name": "causal", "value": "maybe", "choices": "on, off"},
@@ -152,14 +163,18 @@ def test_what_is_a_page_s_own_is_read_as_far_as_it_can_be_used():
     ("edit_to", "x" * 41, "note_own_long"), ("broken", "", "note_own_choice"), ("broken", "Twice", "note_own_choice"),
 ])  # fmt: skip
 def test_what_cannot_be_used_is_said(name, value, section):
-    assert links.own("permission", {name: value}) == {}
-    assert [n.section for n in links.check_own("permission", {name: value})] == [section]
+    assert links.own(permission.fields, {name: value}) == {}
+    assert [n.section for n in links.check_own(permission.fields, {name: value})] == [section]
+
+
+def test_the_precisions_of_a_link_are_those_there_are():
+    assert roofline.fields["roofline_dtype"].words == tuple(DTYPES)
 
 
 def test_the_faults_of_a_link_are_those_of_the_engine():
     from kvviz.features.permission.record.breaks import KINDS
 
-    assert links.OWN["permission"]["broken"] == KINDS
+    assert permission.fields["broken"].words == KINDS
 
 
 @pytest.mark.parametrize(
@@ -172,25 +187,25 @@ def test_the_faults_of_a_link_are_those_of_the_engine():
     ],
 )
 def test_several_words_are_read(value, words):
-    assert links.own("ladder", {"ladder_lanes": value}) == {"ladder_lanes": words}
-    assert links.check_own("ladder", {"ladder_lanes": value}) == []
+    assert links.own(ladder.fields, {"ladder_lanes": value}) == {"ladder_lanes": words}
+    assert links.check_own(ladder.fields, {"ladder_lanes": value}) == []
 
 
 @pytest.mark.parametrize("value", ["none", "none-sdpa,", "none-sdpa, none-eager", "none-sdpa;none-eager", "NONE-SDPA",
                                    "none-sdpa,<b>$x$", "none-flash", " "])  # fmt: skip
 def test_one_word_that_is_none_of_them_leaves_all_out_with_a_note(value):
-    assert links.own("ladder", {"ladder_lanes": value}) == {}
-    (note,) = links.check_own("ladder", {"ladder_lanes": value})
+    assert links.own(ladder.fields, {"ladder_lanes": value}) == {}
+    (note,) = links.check_own(ladder.fields, {"ladder_lanes": value})
     assert (note.section, note.values["name"], note.values["value"]) == ("note_own_several", "ladder_lanes", value)
-    assert note.values["choices"].split(", ") == list(links.LANES)
+    assert note.values["choices"].split(", ") == list(LANES)
 
 
 def test_several_words_are_written_and_read_again():
     for words in ([], ["none-sdpa"], ["none-eager", "preallocated-sdpa"]):
         url = links.build("http://localhost:8501/ladder", {"ladder_lanes": words, "ladder_N": 20})
-        assert links.own("ladder", links.query(url.partition("?")[2])) == {"ladder_lanes": words, "ladder_N": 20}
+        assert links.own(ladder.fields, links.query(url.partition("?")[2])) == {"ladder_lanes": words, "ladder_N": 20}
 
 
 def test_the_lanes_of_a_link_are_those_of_the_record():
-    assert links.LANES == ("none-eager", "none-sdpa", "concatenated-eager", "concatenated-sdpa",
+    assert LANES == ("none-eager", "none-sdpa", "concatenated-eager", "concatenated-sdpa",
                            "preallocated-eager", "preallocated-sdpa")  # fmt: skip

@@ -3,25 +3,19 @@
 import streamlit as st
 
 from kvviz.core import Run
+from kvviz.features.decode.spec import SPEC
 from kvviz.player.view import View
-from kvviz.ui import links, page
+from kvviz.ui import kit, sentences, steps
 from kvviz.ui.language import t
 
 
 def below(run: Run, view: View) -> None:
-    values = page.facts(run, view)
+    values = sentences.step_facts(run, view)
     st.subheader(t("decode", "read_heading"), anchor=False)
     first = "read_prefill" if len(run.steps) > 1 else "read_prefill_alone"
-    read = first if view.step == 0 else "read_window" if page.windowed(run, view) else "read"
+    read = first if view.step == 0 else "read_window" if sentences.windowed(run, view) else "read"
     st.markdown(t("decode", read, **values))
     for figure in ("row", "rows", "bytes", "time", "candidates"):
-        page.figure(figure, run, view, key=f"decode-{figure}")
-    page.code("decode" if view.step else "prefill", run, view)
-    page.questions("decode", run, view)
-
-
-TRIES = (
-    page.Try("one_query", links.Place(step=3), substep=3),
-    page.Try("open_head", links.Place(6, 3, 2), opened="head", recorded=True),
-    page.Try("no_q", links.Place(step=3), substep=1),
-)
+        steps.figure(figure, run, view, key=f"decode-{figure}")
+    steps.code("decode" if view.step else "prefill", run, view)
+    kit.questions(SPEC)

@@ -1,47 +1,63 @@
 """Without a cache: the triangle of rows that are computed again and again, counted."""
 
+from dataclasses import dataclass
+
 import streamlit as st
 
 from kvviz.core import Run
 from kvviz.features.problem import figure as figures
 from kvviz.features.problem.record import Growth, of_run
-from kvviz.ui import experiment, links, request, shell, state
+from kvviz.features.problem.spec import SPEC, Own
+from kvviz.ui import experiment, held, kit, sentences, state
 from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import GrowthWish, found, growth
 from kvviz.ui.guard import guarded
 from kvviz.ui.language import t
 
-NAME = "problem"
-NEW = 20  # tokens, until the learner says otherwise
+NAME = SPEC.name
+NEW = Own().work_N
 SMALL, MIDDLE, LONG = (5, 20), (4, 30), (100, 100)  # P, N of Try this
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How many passes the learner wants to see; None: all."""
+
+    work_shown: int | None = None
+
+
+@dataclass
+class Last:
+    """What the hero has drawn last, and of how many passes."""
+
+    growth: Growth | None = None
+    passes: int = 0
 
 
 def controls(run: Run) -> GrowthWish:
     """Prompt length and new tokens; a link may hold both."""
-    request.take_own(NAME, work_N=NEW)
     length, new, start, stop = st.columns([2.4, 2, 2.4, 1.4], vertical_alignment="bottom")
-    own = links.OWN[NAME]
-    P = length.number_input(
+    length.number_input(
         t(NAME, "control_P"),
-        *own["work_P"],
+        *SPEC.fields["work_P"],
         None,
         placeholder=t(NAME, "control_P_unset", P=f"{run.P:,}"),
         help=t(NAME, "control_P_help"),
         key="work_P",
         persist_state="session",
     )
-    N = new.number_input(t(NAME, "control_N"), *own["work_N"], key="work_N", persist_state="session")
-    wish = wished(run, P, N)
+    new.number_input(t(NAME, "control_N"), *SPEC.fields["work_N"], key="work_N", persist_state="session")
+    wish = wished(run, held.values(Own))
 
     def asked() -> GrowthWish:
-        return wished(run, *(st.session_state.get(name) for name in ("work_P", "work_N")))
+        return wished(run, held.values(Own))
 
     experiment.start_and_stop(NAME, growth, wish, t(NAME, "start"), where=(start, stop), asked=asked)
     return wish
 
 
-def wished(run: Run, P: int | None, N: int | None) -> GrowthWish:
-    return GrowthWish(run.model.name, run.model.dtype, run.prompt, N or NEW, P)
+def wished(run: Run, own: Own) -> GrowthWish:
+    return GrowthWish(run.model.name, run.model.dtype, run.prompt, own.work_N, own.work_P)
 
 
 def hero(now: State) -> object:
@@ -49,21 +65,21 @@ def hero(now: State) -> object:
 
     Until the experiment has counted on this run's prompt: the first passes of the run itself.
     """
-    run = state.current_run()
+    run, last = state.current_run(), held.held(Last)
     whole = found(now, run) or of_run(run, NEW)
     line = st.container()
     picture, side = st.columns([3.2, 1.4])
     with side:
         shown = whole if now.busy else whole.upto(passes(whole))
-        values = figures.growth_values(shown) | {"device": shell.plain(shown.machine.device_name)}
+        values = figures.growth_values(shown) | {"device": sentences.plain(shown.machine.device_name)}
         counters(values)
         st.caption(t(NAME, f"counted_{whole.source}", **values))
         waits = st.container()
     with line:
-        experiment.answer(NAME, f"answer_{values['case']}", **values)
+        kit.answer(NAME, f"answer_{values['case']}", **values)
     with picture:
-        experiment.chart(NAME, "triangle", figures.triangle, figures.triangle_table, shown, values=values, answer="")
-    st.session_state.kv_growth = whole
+        kit.chart(NAME, "triangle", figures.triangle, figures.triangle_table, shown, values=values, answer="")
+    last.growth = whole
     return waits
 
 
@@ -71,9 +87,9 @@ def passes(whole: Growth) -> int:
     """How many passes the learner wants to see: all, or fewer."""
     if whole.n < 2:
         return whole.n
-    held = st.session_state.get("work_shown")
-    st.session_state.work_shown = min(held, whole.n) if held and held != st.session_state.get("kv_all") else whole.n
-    st.session_state.kv_all = whole.n
+    chosen, last = held.values(Shown).work_shown, held.held(Last)
+    held.put(Shown, work_shown=min(chosen, whole.n) if chosen and chosen != last.passes else whole.n)
+    last.passes = whole.n
     return st.slider(t(NAME, "passes"), 1, whole.n, key="work_shown")
 
 
@@ -82,13 +98,13 @@ def counters(values: dict) -> None:
         (t(NAME, f"counter_{name}"), values[f"{name}_without"], values[f"{name}_kept"])
         for name in ("rows", "scores", "visible", "flops", "written")
     ]
-    experiment.counters(NAME, ("", t(NAME, "axis_without"), t(NAME, "axis_kept")), rows)
+    kit.counters(NAME, ("", t(NAME, "axis_without"), t(NAME, "axis_kept")), rows)
 
 
 def take(run: Run, P: int, N: int) -> None:
     """Sets the controls and generates."""
-    st.session_state.work_P, st.session_state.work_N = P, N
-    experiment.experimenter(NAME, growth).start(wished(run, P, N))
+    held.put(Own, work_P=P, work_N=N)
+    experiment.experimenter(NAME, growth).start(wished(run, held.values(Own)))
 
 
 @guarded
@@ -104,7 +120,7 @@ def curves(whole: Growth) -> None:
     P = prompt.slider(t(NAME, "formula_P"), 1, 500, whole.P, key=f"formula_P_{whole.P}")  # another run, its own P
     to = length.slider(t(NAME, "formula_N"), 2, 1000, 200, key="formula_N")
     chosen = {"quantity": quantity, "P": P, "to": to}
-    experiment.chart(
+    kit.chart(
         NAME,
         "curves",
         figures.curves,

@@ -8,6 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from kvviz.ui import links, request
+from kvviz.ui.spec import PageSpec
 
 _HERE = Path(__file__).parent
 
@@ -28,7 +29,7 @@ def show_in_address(values: Mapping[str, object], *, key: str) -> None:
     _component("address")(key=key, data={"place": dict(values)}, height=1)
 
 
-def show_own(page: str) -> None:
+def show_own(page: PageSpec) -> None:
     """Keeps a page's own settings in the address: to be called after its widgets, once a run of the whole page."""
     own = request.own_address(page)
     show_in_address(dict.fromkeys(own) | links.written(own), key="own")

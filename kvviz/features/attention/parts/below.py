@@ -12,9 +12,10 @@ from kvviz.features.attention.figure import lines, masks
 from kvviz.features.attention.parts.study import NAME, make_masks, scores, study, wishes, written
 from kvviz.features.attention.parts.top import asking, go
 from kvviz.features.attention.record.heads import HABITS, NAMED, HeadFacts, Induction, head_facts, ranking, strongest
+from kvviz.features.attention.spec import SPEC
 from kvviz.figures import text
 from kvviz.player.view import View
-from kvviz.ui import experiment, page, state
+from kvviz.ui import experiment, kit, sentences, state
 from kvviz.ui.experimenter import State
 from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded
@@ -31,15 +32,17 @@ def _tries() -> None:
     run = state.current_run()
     here = state.view(run)
     measured = scores(run, here.step)
-    each = []
-    for name in ("previous", "first", "entropy"):
-        top = strongest(measured[name], lowest=name == "entropy")
-        values = {"layer": "–", "head": "–", "value": "–"}
+    acts, values, off = {}, {}, []
+    for one in SPEC.tries:
+        top = strongest(measured[one.name], lowest=one.name == "entropy")
+        values[one.name] = {"layer": "–", "head": "–", "value": "–"}
+        acts[one.name] = lambda: None
         if top:
-            values = {"layer": top.layer, "head": top.head, "value": written(name, top.value)}
-        act = _to(top.layer, top.head) if top else (lambda: None)
-        each.append(experiment.Try(name, act, values, off=top is None))
-    experiment.tries(NAME, each)
+            values[one.name] = {"layer": top.layer, "head": top.head, "value": written(one.name, top.value)}
+            acts[one.name] = _to(top.layer, top.head)
+        else:
+            off.append(one.name)
+    kit.tries(SPEC, acts, values=values, off=off)
 
 
 def _to(layer: int, head: int) -> Callable[[], None]:
@@ -53,7 +56,7 @@ def found_heads(run: Run, here: View) -> None:
     values = {
         "queries": text.count(facts.queries),
         "named": f"{100 * NAMED:.0f} %",
-        "model": page.facts(run, here)["model"],
+        "model": sentences.step_facts(run, here)["model"],
     }
     st.markdown(t(NAME, "habits", **values))
     measured = scores(run, here.step)
@@ -113,7 +116,7 @@ def drawn_lines(run: Run, here: View) -> None:
     def table(record: Run, *, words: dict):
         return lines.lines_table(record, *place, words=words)
 
-    experiment.chart(NAME, "lines", draw, table, run, values=quoted, answer=f"lines_{values['case']}")
+    kit.chart(NAME, "lines", draw, table, run, values=quoted, answer=f"lines_{values['case']}")
 
 
 def gallery(run: Run) -> None:
@@ -125,7 +128,7 @@ def _gallery(run: Run, now: State) -> None:
     if now.found is None or now.answers != wishes(run)[1]:
         return
     found = now.found
-    equal = {c.name: experiment.number(c.max_abs_dlogit) for c in found.comparisons}
+    equal = {c.name: kit.number(c.max_abs_dlogit) for c in found.comparisons}
     values: dict[str, object] = {f"d_{n}": v for n, v in equal.items()} | {"W": found.window, "n": len(found.ids)}
     chunk = found.of("chunk")[1]
     values |= {
@@ -141,7 +144,7 @@ def _gallery(run: Run, now: State) -> None:
     st.markdown(t(NAME, "masks", masks_text=where, **values))
     for group, name in enumerate(("masks_plain", "masks_chunks", "masks_padding")):
         st.markdown(t(NAME, f"{name}_rotary" if name == "masks_padding" and rotary else name, **values))
-        experiment.chart(
+        kit.chart(
             NAME,
             name,
             lambda record, *, words, dark, group=group: masks.masks(run, record, group, words=words, dark=dark),

@@ -12,7 +12,7 @@ import streamlit as st
 from kvviz.core import Check, Run
 from kvviz.features.attention.record.heads import HABITS, HeadFacts, Induction, head_facts
 from kvviz.figures import text
-from kvviz.ui import experiment
+from kvviz.ui import experiment, kit
 from kvviz.ui.experimenter import State
 from kvviz.ui.language import t
 
@@ -102,4 +102,4 @@ def _proofs(run: Run, now: State) -> None:
         ]
     if found:
         rows = min(run.P, LONGEST)
-        experiment.proofs(NAME, found, P=text.count(rows), heads=run.model.layers * run.model.heads)
+        kit.proofs(NAME, found, P=text.count(rows), heads=run.model.layers * run.model.heads)

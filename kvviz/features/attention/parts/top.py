@@ -13,12 +13,15 @@ from kvviz.features.attention.figure import stages
 from kvviz.features.attention.parts.heads import heads, view
 from kvviz.features.attention.parts.study import NAME, scores, study, written
 from kvviz.features.attention.record.heads import HABITS, ranking
+from kvviz.features.attention.spec import SPEC
 from kvviz.figures import text
 from kvviz.player.view import View
-from kvviz.ui import charts, experiment, links, page, request, state
+from kvviz.ui import charts, kit, request, sentences, state
 from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded
+from kvviz.ui.held import held
 from kvviz.ui.language import current, t
+from kvviz.ui.steps import Followed
 
 PARTS = ("picked", "said", "head", "below", "share")  # what follows the head, the picture first
 FOLLOWERS = ("hero", "tries", "below", "share")  # what follows the step; the hero draws the other parts itself
@@ -28,7 +31,6 @@ ROWS = ("all", "one")
 
 def hero() -> None:
     """Controls, answer, all heads and the one picked. While the run grows, it looks for new passes."""
-    request.take_own(NAME, attention_rows="all", attention_stage="softmax")
     st.session_state.kv_hero_drawn = state.current_run().key, state.learner().progress().busy
     busy = st.session_state.kv_hero_drawn[1]
     fragment(_hero, key="hero", run_every=POLL_SECONDS if busy else None)()
@@ -49,8 +51,7 @@ def _hero() -> None:
         fragment(_head, key="head")()
     with right:
         fragment(_picked, key="picked")()
-    held = st.session_state
-    if not request.whole_page() and here not in (held.get("kv_followed"), held.get("kv_hero_leads")):
+    if not request.whole_page() and here not in (held(Followed).view, st.session_state.get("kv_hero_leads")):
         st.rerun()  # the run has come to the place that a link asked for: the rest of the page speaks of another
 
 
@@ -65,7 +66,7 @@ def _in_view() -> tuple[Run, View, int | None, dict[str, object]]:
 @guarded
 def _said() -> None:
     values = _in_view()[-1]
-    experiment.answer(NAME, f"answer_{values['case']}", **values)
+    kit.answer(NAME, f"answer_{values['case']}", **values)
 
 
 def _controls(run: Run, here: View) -> None:
@@ -92,7 +93,7 @@ def _controls(run: Run, here: View) -> None:
     newest = run.P + here.step - 1
     query.number_input(
         t(NAME, "control_query"),
-        *links.OWN[NAME]["attention_query"],
+        *SPEC.fields["attention_query"],
         None,
         placeholder=t(NAME, "control_query_unset", newest=newest),
         key="attention_query",
@@ -205,10 +206,10 @@ def _head() -> None:
     measured = scores(run, here.step)
     with habits:
         rows = [(t(NAME, f"habit_{n}"), written(n, v[here.layer, here.head])) for n, v in measured.items()]
-        experiment.facts("head", rows, t(NAME, "tip_head", layer=here.layer, head=here.head))
+        kit.facts("head", rows, t(NAME, "tip_head", layer=here.layer, head=here.head))
     with shapes:
         named = ("q_shape", "kv_shape", "weights_shape", "scale", "seen")
-        experiment.facts(
+        kit.facts(
             "shapes", [(t(NAME, f"fact_{n}"), str(values[n])) for n in named], t(NAME, "facts_title", step=here.step)
         )
 
@@ -266,7 +267,7 @@ def _picked() -> None:
     run, here, query, values = _in_view()
     st.markdown(t(NAME, "picked" if query is None else "picked_row", **values))
     place = (run, here.step, here.layer, here.head)
-    words = experiment.axis_words(current(), NAME)
+    words = kit.words(NAME)
     if query is None:
         name = (
             st.segmented_control(
@@ -286,7 +287,7 @@ def _picked() -> None:
             answer="",
             how=t(NAME, f"stage_{name}_how", **values),
             table=lambda: stages.stage_table(*place, name, words=words),
-            alt=experiment.spoken(t(NAME, "stage_alt", stage=words[name], **values)),
+            alt=kit.spoken(t(NAME, "stage_alt", stage=words[name], **values)),
         )
         return
     charts.chart(
@@ -295,7 +296,7 @@ def _picked() -> None:
         answer="",
         how=t(NAME, "row_how", **values),
         table=lambda: stages.row_stages_table(*place, query, words=words),
-        alt=experiment.spoken(t(NAME, "row_alt", **values)),
+        alt=kit.spoken(t(NAME, "row_alt", **values)),
     )
 
 
@@ -304,4 +305,4 @@ def values_of(run: Run, here: View, query: int | None = None) -> dict[str, objec
     found = stages.stage_values(run, here.step, here.layer, here.head, query)
     quoted = {k: lessons.literal(str(v)) if k.endswith("token") else v for k, v in found.items()}
     m = run.model
-    return page.facts(run, here) | quoted | {"heads": m.layers * m.heads, "square": text.count(run.P * run.P)}
+    return sentences.step_facts(run, here) | quoted | {"heads": m.layers * m.heads, "square": text.count(run.P * run.P)}

@@ -6,38 +6,41 @@ import streamlit as st
 
 from kvviz.core import Run
 from kvviz.core.refusal import Refusal
-from kvviz.ui import experiment, links, request, warm
+from kvviz.features.ladder.spec import LANES as EVERY
+from kvviz.features.ladder.spec import SPEC
+from kvviz.ui import experiment, warm
 from kvviz.ui.experiments import LadderWish, ladder
 from kvviz.ui.guard import refused
 from kvviz.ui.language import t
 
 NAME = "ladder"
 NEW, BATCH = 64, 1  # until the learner says otherwise
-EVERY = links.LANES
 LANES = ["none-sdpa", "concatenated-sdpa", "preallocated-sdpa"]
 MORE: list[str] = []
-OWN = links.OWN[NAME]
 
 
 def controls(run: Run) -> LadderWish:
     """Lengths, batch, what besides, Start and Stop; the lanes below them."""
-    request.take_own(NAME, ladder_N=NEW, ladder_B=BATCH, ladder_lanes=LANES, ladder_more=MORE, ladder_view="time")
     length, new, batch, more, start, stop = st.columns([1.9, 1.6, 1.6, 2.4, 1.6, 1.6], vertical_alignment="bottom")
     length.number_input(
         t(NAME, "control_P"),
-        *OWN["ladder_P"],
+        *SPEC.fields["ladder_P"],
         None,
         placeholder=t(NAME, "control_P_unset", P=f"{run.P:,}"),
         help=t(NAME, "control_P_help"),
         key="ladder_P",
         persist_state="session",
     )
-    new.number_input(t(NAME, "control_N"), *OWN["ladder_N"], key="ladder_N", persist_state="session")
+    new.number_input(t(NAME, "control_N"), *SPEC.fields["ladder_N"], key="ladder_N", persist_state="session")
     batch.number_input(
-        t(NAME, "control_B"), *OWN["ladder_B"], help=t(NAME, "control_B_help"), key="ladder_B", persist_state="session"
+        t(NAME, "control_B"),
+        *SPEC.fields["ladder_B"],
+        help=t(NAME, "control_B_help"),
+        key="ladder_B",
+        persist_state="session",
     )
     _several(more, "ladder_more", _further(run))
-    _several(st.container(), "ladder_lanes", links.LANES)
+    _several(st.container(), "ladder_lanes", EVERY)
     wish = wish_of(run)
     problem = too_long(run, wish)
     if wish.lanes and problem is None:
@@ -89,7 +92,7 @@ def wish_of(run: Run) -> LadderWish:
     """What Start would race: the lanes chosen, and their SDPA ones once more in half precision if that is asked for."""
     held = st.session_state
     chosen, more = held.get("ladder_lanes") or [], held.get("ladder_more") or []
-    lanes = [(*lane.split("-"), "", False) for lane in links.LANES if lane in chosen]
+    lanes = [(*lane.split("-"), "", False) for lane in EVERY if lane in chosen]
     if "half" in more and run.model.dtype != "bfloat16":
         lanes += [(cache, kernel, "bfloat16", False) for cache, kernel, *_ in lanes if kernel == "sdpa"]
     if "compiled" in more and "compiled" in _further(run):

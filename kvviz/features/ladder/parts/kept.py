@@ -13,7 +13,7 @@ from kvviz.features.ladder.figure import ladders as figures
 from kvviz.features.ladder.parts.controls import NAME
 from kvviz.features.ladder.record import file as ladder_file
 from kvviz.features.ladder.record.ladder import Ladder
-from kvviz.ui import experiment, links
+from kvviz.ui import kit, links
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import t
 
@@ -67,9 +67,9 @@ def kept(now: Ladder | None) -> None:
         ladders.append((t(NAME, "kept_this"), now))
     if len(ladders) < 2:
         return
-    values = figures.beside_values(ladders, experiment.words(NAME))
+    values = figures.beside_values(ladders, kit.words(NAME))
     values["title"] = lessons.literal(str(values["title"]))
-    experiment.chart(NAME, "beside", figures.beside, figures.beside_table, ladders, values=values,
+    kit.chart(NAME, "beside", figures.beside, figures.beside_table, ladders, values=values,
                      answer="beside_same" if values["same"] else "beside_other")  # fmt: skip
 
 

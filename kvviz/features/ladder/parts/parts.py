@@ -9,9 +9,10 @@ from kvviz.features.ladder.figure import ladder as figures
 from kvviz.features.ladder.figure import ladders as said
 from kvviz.features.ladder.parts.controls import NAME, wish_of
 from kvviz.features.ladder.record.ladder import WIDTH, Ladder
+from kvviz.features.ladder.spec import SPEC
 from kvviz.features.race.record import ENOUGH
 from kvviz.theory.memory import human
-from kvviz.ui import experiment, links, shell, state
+from kvviz.ui import experiment, kit, links, sentences, state
 from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import LadderWish, ReadsWish, reads
 from kvviz.ui.guard import guarded
@@ -22,8 +23,8 @@ T_READ = 512  # positions that the layouts are read at, until the learner says o
 
 def values_of(ladder: Ladder) -> dict[str, object]:
     """The numbers of the sentences; the model's and the device's names as they can be shown."""
-    values = said.ladder_values(ladder, experiment.words(NAME))
-    return values | {"model": lessons.literal(ladder.model.name), "device": shell.plain(ladder.machine.device_name)}
+    values = said.ladder_values(ladder, kit.words(NAME))
+    return values | {"model": lessons.literal(ladder.model.name), "device": sentences.plain(ladder.machine.device_name)}
 
 
 def hero(now: State) -> object:
@@ -34,12 +35,12 @@ def hero(now: State) -> object:
     if found is None or (now.busy and not any(rung.n for rung in found.rungs)):
         return _before(run, wish, now)
     values = values_of(found)
-    experiment.answer(NAME, f"answer_{values['case']}", **values, pays_text=_pays(values))
+    kit.answer(NAME, f"answer_{values['case']}", **values, pays_text=_pays(values))
     picture, side = st.columns([3.1, 1.9])
     with picture:
-        view = experiment.choice(NAME, "ladder_view", "time", labelled=False) or "time"
+        view = kit.choice(SPEC, "ladder_view", labelled=False) or "time"
         draw, table = figures.DRAW[view]
-        experiment.chart(NAME, view, draw, table, found, values=values, answer="", key="hero")
+        kit.chart(NAME, view, draw, table, found, values=values, answer="", key="hero")
     with side:
         _lanes(found)
         _besides(found, values)
@@ -56,10 +57,10 @@ def _plan(run: Run, wish: LadderWish) -> Ladder:
 def _before(run: Run, wish: LadderWish, now: State) -> object:
     plan = _plan(run, wish)
     values = values_of(plan)
-    experiment.answer(NAME, "answer_warming" if now.busy else "answer_empty", **values)
+    kit.answer(NAME, "answer_warming" if now.busy else "answer_empty", **values)
     picture, side = st.columns([3.1, 1.9])
     with picture:
-        experiment.chart(NAME, "plan", said.plan, said.plan_table, plan, values=values, answer="", key="hero")
+        kit.chart(NAME, "plan", said.plan, said.plan_table, plan, values=values, answer="", key="hero")
     with side:
         st.markdown(t(NAME, "waiting", **values))
         return st.container()
@@ -76,7 +77,7 @@ def _asked(wish: LadderWish | None, values: dict) -> dict[str, object]:
 
 def _lanes(found: Ladder) -> None:
     """A line a lane: first token, a later one from ENOUGH passes on, and how far that is from the floor."""
-    words = experiment.words(NAME)
+    words = kit.words(NAME)
     table = figures.tokens_table(found, words=words)
     ms = figures.text.milliseconds
     rows = []
@@ -85,7 +86,7 @@ def _lanes(found: Ladder) -> None:
         enough = rung.tpot.count >= ENOUGH
         later = ms(rung.tpot.median) if enough else "–"
         rows.append((name, first, later, f"{far:.1f} ×" if enough and far is not None else "–"))
-    experiment.counters("ladder-lanes", (t(NAME, "card_lane"), "TTFT, ms", "TPOT, ms", t(NAME, "card_floor")), rows)
+    kit.counters("ladder-lanes", (t(NAME, "card_lane"), "TTFT, ms", "TPOT, ms", t(NAME, "card_floor")), rows)
     st.caption(t(NAME, "numbers", width=WIDTH))
     if found.complete and (same := figures.prefills(found)) is not None:
         count, short, long = same
@@ -108,7 +109,7 @@ def proofs(found: Ladder | None) -> None:
         memory = found.allocator
         names = ("allocated", "reserved", "peak")
         sizes = {n: human(getattr(memory, n) if memory else None) for n in names}
-        experiment.proofs(NAME, found.checks, **values_of(found), **sizes)
+        kit.proofs(NAME, found.checks, **values_of(found), **sizes)
         st.caption(t(NAME, "allocator_none" if memory is None else "allocator", **sizes))
 
 
@@ -117,10 +118,10 @@ def below(found: Ladder | None) -> None:
     """How to read it, when the cache pays, the bytes, the warm-up."""
     run = state.current_run()
     values = values_of(found or _plan(run, wish_of(run)))
-    experiment.read(NAME, **values)
+    kit.read(NAME, **values)
     st.subheader(t(NAME, "crossover_heading"), anchor=False)
     st.markdown(t(NAME, "crossover_says", **values, pays_text=_pays(values)))
-    words = experiment.words(NAME)
+    words = kit.words(NAME)
     if found is not None and found.pairs:
         st.dataframe(said.pairs_table(found, words=words), hide_index=True, key="table-ladder-pairs", placeholder="–")
     st.subheader(t(NAME, "copied_heading"), anchor=False)
@@ -140,7 +141,7 @@ def reading(run: Run) -> None:
     st.markdown(t(NAME, "reads_says"))
     st.session_state.setdefault("ladder_T", min(T_READ, run.model.max_positions))
     length, start, stop, _ = st.columns([2, 1.6, 1.6, 4], vertical_alignment="bottom")
-    length.number_input(t(NAME, "control_T"), *links.OWN[NAME]["ladder_T"], key="ladder_T", persist_state="session")
+    length.number_input(t(NAME, "control_T"), *SPEC.fields["ladder_T"], key="ladder_T", persist_state="session")
 
     def asked() -> ReadsWish:
         T = int(st.session_state.get("ladder_T") or T_READ)
@@ -156,5 +157,5 @@ def _read(now: State) -> None:
     if found is None or not found.layouts[0].ms.count:
         return
     values = said.reads_values(found)
-    experiment.chart(NAME, "reads", said.reads, said.reads_table, found, values=values,
+    kit.chart(NAME, "reads", said.reads, said.reads_table, found, values=values,
                      answer=f"reads_answer_{values['case']}")  # fmt: skip

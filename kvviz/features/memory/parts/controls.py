@@ -13,12 +13,11 @@ from kvviz.features.memory.record.gpus import GPUS, Gpu
 from kvviz.features.memory.record.model_config import read
 from kvviz.features.memory.record.presets import PRESETS
 from kvviz.features.memory.record.sizes import LEAST_MEMORY, Wanted
-from kvviz.ui import links
+from kvviz.features.memory.spec import SPEC
 from kvviz.ui.guard import refused
 from kvviz.ui.language import t
 
 NAME = "memory"
-OWN = links.OWN[NAME]
 MODEL, GPU = "llama-3-8b", "h100"  # until the learner says otherwise
 OWN_NUMBERS = {"memory_L": 32, "memory_H": 32, "memory_Hkv": 8, "memory_D": 128, "memory_window": 0}
 _CONTROLS = {
@@ -40,7 +39,7 @@ def number(where: st.delta_generator.DeltaGenerator, name: str, default: float |
     """A number of the page; its limits are the link's. The browser marks a number outside them and does not send it;
     its sentence is English and seen on hover alone, so the help says the limits."""
     st.session_state.setdefault(name, default)
-    least, most = OWN[name]
+    least, most = SPEC.fields[name]
     limits = t(NAME, "control_limits", least=f"{LEAST.get(name, least):,}", most=f"{most:,}")
     more["help"] = f"{more.get('help', '')} {limits}".strip()
     return where.number_input(
@@ -55,12 +54,12 @@ def number(where: st.delta_generator.DeltaGenerator, name: str, default: float |
 
 
 def pick(where: st.delta_generator.DeltaGenerator, name: str, default: str, shown: Callable[[str], str]) -> str:
-    """One of a few. A link sets it (request.take_own), Copy link holds it."""
-    held = st.session_state.get(name)
-    if held not in OWN[name]:  # after a reload the browser tells the text of the line
-        st.session_state[name] = next((each for each in OWN[name] if shown(each) == held), default)
+    """One of a few. A link sets it, Copy link holds it."""
+    held, options = st.session_state.get(name), SPEC.fields[name].words
+    if held not in options:  # after a reload the browser tells the text of the line
+        st.session_state[name] = next((each for each in options if shown(each) == held), default)
     label = t(NAME, f"control_{name.removeprefix('memory_')}")
-    return where.selectbox(label, OWN[name], format_func=shown, key=name, persist_state="session")
+    return where.selectbox(label, options, format_func=shown, key=name, persist_state="session")
 
 
 def asked(run: Run) -> Wanted:

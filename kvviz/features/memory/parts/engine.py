@@ -11,10 +11,12 @@ from kvviz.features.memory.parts.controls import NAME, number, take
 from kvviz.features.memory.parts.parts import told
 from kvviz.features.memory.record.gpus import Gpu
 from kvviz.features.memory.record.sizes import Budget, Wanted
+from kvviz.features.memory.spec import SPEC
 from kvviz.theory.capacity import GIB
-from kvviz.ui import experiment
+from kvviz.ui import kit
 from kvviz.ui.guard import guarded
 from kvviz.ui.language import t
+from kvviz.ui.spec import Try
 
 FIELDS = {  # None: as the GPU, the weights and the model above have it
     "memory_total": None,
@@ -35,13 +37,10 @@ NOTHING = {"total": 24.0, "percent": 60, "resident": 14.0, "peak": 1.5, "other":
 
 def cases() -> None:
     """Budgets worth seeing, all of them Llama-3-8B's."""
-    experiment.tries(
-        NAME,
-        [
-            experiment.Try("log", lambda: _take(LOG)),
-            experiment.Try("long", lambda: _take(LONG)),
-            experiment.Try("nothing", lambda: _take(NOTHING)),
-        ],
+    kit.tries(
+        SPEC,
+        {"log": lambda: _take(LOG), "long": lambda: _take(LONG), "nothing": lambda: _take(NOTHING)},
+        which=(Try("log"), Try("long"), Try("nothing")),
     )
 
 
@@ -86,7 +85,7 @@ def engine(wanted: Wanted, gpu: Gpu) -> None:
     if wanted.model.past(asked):
         trained = f"{wanted.model.trained:,}"
         st.warning(t(NAME, "engine_past", **values | {"request_tokens": f"{asked:,}", "trained": trained}))
-    experiment.chart(NAME, "budget", capacity.budget, capacity.budget_table, budget, values=values, answer="")
+    kit.chart(NAME, "budget", capacity.budget, capacity.budget_table, budget, values=values, answer="")
 
 
 def _whose(given: float | None, weights: int | None) -> str | None:

@@ -13,8 +13,9 @@ from kvviz.features.memory.record.architectures import Architecture
 from kvviz.features.memory.record.gpus import GPUS, Gpu
 from kvviz.features.memory.record.presets import PRESETS
 from kvviz.features.memory.record.sizes import Held, Wanted
+from kvviz.features.memory.spec import SPEC
 from kvviz.theory.memory import split_evenly
-from kvviz.ui import experiment
+from kvviz.ui import kit
 from kvviz.ui.guard import guarded
 from kvviz.ui.language import t
 
@@ -54,15 +55,15 @@ def values_of(held: Held) -> dict[str, object]:
 def hero(held: Held) -> None:
     """The formula with this run's numbers, what was counted, and both within all that the run takes."""
     values = values_of(held)
-    experiment.answer(NAME, "answer", **values)
+    kit.answer(NAME, "answer", **values)
     st.container(key="formula").text(t(NAME, "formula", **values))
     picture, side = st.columns([3.2, 1.6])
     with picture:
-        experiment.chart(NAME, "parts", sizes.parts, sizes.parts_table, held, values=values, answer="")
+        kit.chart(NAME, "parts", sizes.parts, sizes.parts_table, held, values=values, answer="")
     with side:
         labels = ("counted", "formula", "token", "share", "tensors")
         rows = [(t(NAME, f"fact_{name}"), t(NAME, f"fact_{name}_value", **values)) for name in labels]
-        experiment.facts(NAME, rows, t(NAME, "facts_title"))
+        kit.facts(NAME, rows, t(NAME, "facts_title"))
 
 
 @guarded
@@ -75,8 +76,8 @@ def growth(wanted: Wanted) -> None:
     st.markdown(t(NAME, f"size_{kind}", **values))
     if m.past(wanted.positions):
         st.warning(t(NAME, "past", **values))
-    by = experiment.choice(NAME, "memory_by", "dtype") or "dtype"
-    experiment.chart(
+    by = kit.choice(SPEC, "memory_by") or "dtype"
+    kit.chart(
         NAME, "growth", sizes.growth, sizes.growth_table, wanted, values=values, answer=f"growth_answer_{by}", by=by
     )
 
@@ -88,16 +89,14 @@ def carried(here: Wanted) -> None:
     if here.model.name not in {m.name for m in models}:
         models.append(here.model)
     values = told(architectures.carried_values(here, models))
-    experiment.chart(
-        NAME, "carried", architectures.carried, architectures.carried_table, here, values=values, models=models
-    )
+    kit.chart(NAME, "carried", architectures.carried, architectures.carried_table, here, values=values, models=models)
 
 
 @guarded
 def kinds(wanted: Wanted) -> None:
     values = told(architectures.kinds_values(wanted))
     said = "kinds_answer_mha" if values["own"] == "MHA" else "kinds_answer"
-    experiment.chart(NAME, "kinds", architectures.kinds, architectures.kinds_table, wanted, values=values, answer=said)
+    kit.chart(NAME, "kinds", architectures.kinds, architectures.kinds_table, wanted, values=values, answer=said)
 
 
 @guarded
@@ -119,7 +118,7 @@ def fits(wanted: Wanted, gpu: Gpu) -> None:
         if not split_evenly(m.heads, m.kv_heads, wanted.gpus):
             parts = ["split_uneven", kind if m.latent else "split_rounded"]
         st.markdown(" ".join(t(NAME, each, **values) for each in parts))
-    experiment.chart(
+    kit.chart(
         NAME,
         "fits",
         capacity.fits,

@@ -24,8 +24,9 @@ from kvviz.features.positions.parts.study import (
     values_of,
 )
 from kvviz.features.positions.record import Rotation, Table
+from kvviz.features.positions.spec import SPEC
 from kvviz.player.view import View
-from kvviz.ui import experiment, state
+from kvviz.ui import experiment, kit, sentences, state
 from kvviz.ui.experimenter import State
 from kvviz.ui.language import t
 
@@ -35,7 +36,7 @@ TABLE_TALL, ROTATION_TALL = 540, 620  # pixels kept free while a model is on its
 
 def hero(run: Run, here: View) -> None:
     """What the run's own model does: a table, or a rotation."""
-    experiment.answer(NAME, f"answer_{run.model.positions}", **values_of(run, here))
+    kit.answer(NAME, f"answer_{run.model.positions}", **values_of(run, here))
     _part(run, here, run.model.positions)
 
 
@@ -71,11 +72,11 @@ def _table(run: Run, here: View, now: State) -> None:
     def numbers(found_: Table, *, words: Mapping[str, str]) -> Any:
         return figures.table_table(run, found_, position, words=words)
 
-    experiment.chart(NAME, "table", draw, numbers, record, values=values, answer="")
+    kit.chart(NAME, "table", draw, numbers, record, values=values, answer="")
 
 
 def _moved(shift: Any) -> dict[str, object]:
-    number = experiment.number
+    number = kit.number
     return {
         "by": shift.by,
         "shift_score": number(shift.max_abs_dscore),
@@ -105,7 +106,7 @@ def _rotation(run: Run, here: View, now: State) -> None:
     def numbers(found_: Rotation, *, words: Mapping[str, str]) -> Any:
         return figures.rotation_table(run, found_, head, pair, key, words=words)
 
-    experiment.chart(NAME, "rotation", draw, numbers, record, values=values, answer="")
+    kit.chart(NAME, "rotation", draw, numbers, record, values=values, answer="")
 
 
 def _controls(run: Run, here: View, record: Rotation) -> tuple[int, int, int]:
@@ -120,7 +121,7 @@ def _controls(run: Run, here: View, record: Rotation) -> tuple[int, int, int]:
     half, T = len(record.frequencies), len(record.ids)
     for name, first, most in (("positions_pair", 1, half - 1), ("positions_key", 3, T - 2)):
         st.session_state[name] = min(whole(name, first), most)
-    names = [experiment.token_of(record.pieces, i) for i in record.ids]
+    names = [sentences.token_of(record.pieces, i) for i in record.ids]
     pair.slider(t(NAME, "control_pair"), 0, half - 1, key="positions_pair", persist_state="session")
     key.selectbox(
         t(NAME, "control_key"), range(T - 1), key="positions_key", format_func=lambda i: f"{i} {names[i]}",
@@ -184,7 +185,7 @@ def _distance(run: Run, here: View, record: Rotation) -> None:
     def numbers(found_: Rotation, *, words: Mapping[str, str]) -> Any:
         return figures.distance_table(run, found_, head, key, words=words)
 
-    experiment.chart(NAME, "distance", draw, numbers, record, values=values)
+    kit.chart(NAME, "distance", draw, numbers, record, values=values)
 
 
 def tries(run: Run, here: View) -> None:
@@ -193,13 +194,13 @@ def tries(run: Run, here: View) -> None:
     far = experiment.experimenter("lengths", go_far)
     above = run.model.positions == "rotary"
     where = {"where": t(NAME, "where_above" if above else "where_below")}
-    each = [
-        experiment.Try("fast", lambda: _set(positions_pair=0, positions_key=1), where),
-        experiment.Try("slow", lambda: _set(positions_pair=slow, positions_key=1), where),
-        experiment.Try("wrong", lambda: _set(positions_offset=OFFSETS[-1])),
-        experiment.Try("far", lambda: far.start(length_wish()), off=far.state().busy),
-    ]
-    experiment.tries(NAME, each)
+    acts = {
+        "fast": lambda: _set(positions_pair=0, positions_key=1),
+        "slow": lambda: _set(positions_pair=slow, positions_key=1),
+        "wrong": lambda: _set(positions_offset=OFFSETS[-1]),
+        "far": lambda: far.start(length_wish()),
+    }
+    kit.tries(SPEC, acts, values={"fast": where, "slow": where}, off=["far"] if far.state().busy else False)
 
 
 def _set(**values: object) -> None:
@@ -215,7 +216,7 @@ def proofs(run: Run, here: View) -> None:
         checks += [k.check for k in far.kept]
     if checks:
         by = turned.shift.by if turned else 0
-        experiment.proofs(NAME, checks, **values_of(run, here), by=by)
+        kit.proofs(NAME, checks, **values_of(run, here), by=by)
 
 
 def alibi(run: Run, here: View) -> None:
@@ -233,4 +234,4 @@ def alibi(run: Run, here: View) -> None:
     def numbers(record: Run, *, words: Mapping[str, str]) -> Any:
         return figures.alibi_table(record, here.head, T, words=words)
 
-    experiment.chart(NAME, "alibi", draw, numbers, run, values=values)
+    kit.chart(NAME, "alibi", draw, numbers, run, values=values)

@@ -13,7 +13,7 @@ from kvviz.features.positions.figure import lengths as figures
 from kvviz.features.positions.parts.parts import whole
 from kvviz.features.positions.parts.study import NAME, OFFSET, go_far, length_wish, misplace, misplaced_wish
 from kvviz.features.positions.record import Lengths, Misplaced
-from kvviz.ui import experiment
+from kvviz.ui import experiment, kit
 from kvviz.ui.experimenter import State
 from kvviz.ui.guard import refused
 from kvviz.ui.language import t
@@ -48,7 +48,7 @@ def _wrong(run: Run, now: State) -> None:
     def numbers(found: Misplaced, *, words: Mapping[str, str]) -> Any:
         return figures.misplaced_table(run, found, chosen, words=words)
 
-    experiment.chart(NAME, "misplaced", draw, numbers, record, values=values, answer="")
+    kit.chart(NAME, "misplaced", draw, numbers, record, values=values, answer="")
     st.markdown(t(NAME, f"evicted_{run.model.positions}", **values))
 
 
@@ -77,7 +77,7 @@ def _lengths(run: Run, now: State) -> None:
 
     complete = bool(record.kept)
     said = "loss_answer" if complete else ""
-    experiment.chart(NAME, "loss", draw("loss"), numbers("loss"), record, values=values, answer=said)
+    kit.chart(NAME, "loss", draw("loss"), numbers("loss"), record, values=values, answer=said)
     if record.table_end:
         name, end = record.table_end
         refusal = Refusal("limit_reached", model=name, length=end - 1, limit=end - 1)
@@ -86,8 +86,8 @@ def _lengths(run: Run, now: State) -> None:
     if not complete:
         return
     st.markdown(t(NAME, "kept"))
-    worst = {k.scaling: experiment.number(float(k.max_abs_dlogit.max())) for k in record.kept}
+    worst = {k.scaling: kit.number(float(k.max_abs_dlogit.max())) for k in record.kept}
     more = {f"d_{s}": worst.get(s, "–") for s in ("none", "linear", "yarn", "dynamic")}
     more |= {"trained": f"{record.kept[0].trained:,}", "last": f"{int(record.kept[0].lengths[-1]):,}"}
     answer = "kept_answer" if len(record.kept) == 4 else ""
-    experiment.chart(NAME, "kept", draw("kept"), numbers("kept"), record, values=more, answer=answer)
+    kit.chart(NAME, "kept", draw("kept"), numbers("kept"), record, values=more, answer=answer)

@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import streamlit as st
-
 from kvviz.core import Run, lessons
+from kvviz.features.positions.spec import OFFSETS
 from kvviz.player.view import View
-from kvviz.ui import browser, experiment, links, page, request, state, warm
+from kvviz.ui import browser, experiment, links, sentences, state, warm
 
 NAME = "positions"
 BUILTIN = {"rotary": "story-llama", "learned": "story-gpt2"}
 TOKENS = 40  # of the run's text, at most
-OFFSETS = (-64, -16, -8, -4, -2, -1, 0, 1, 2, 4, 8, 16, 64)
 OFFSET = -4  # the one shown first
 
 
@@ -115,16 +113,11 @@ def bring_up(run: Run, here: View) -> None:
         warm.request(*model_of(run, kind))
 
 
-def read_link() -> None:
-    """This page's own settings, from a link."""
-    st.session_state.update({n: int(v) for n, v in request.own_news(NAME).items()})
-
-
 def values_of(run: Run, here: View) -> dict[str, object]:
-    """What sentences may name besides what `page.facts` has."""
+    """What sentences may name besides what `sentences.step_facts` has."""
     m, record = run.model, run.steps[here.step]
     position = int(record.positions[-1])
-    return page.facts(run, here) | {
+    return sentences.step_facts(run, here) | {
         "position": f"{position:,}",
         "trained": f"{m.trained_positions:,}",
         "pairs": m.head_dim // 2,

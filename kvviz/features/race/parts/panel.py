@@ -16,9 +16,10 @@ from kvviz.features.race.parts import race_lanes
 from kvviz.features.race.parts.runner import Racer, State, Wish
 from kvviz.features.race.parts.view import Plan
 from kvviz.features.race.record import Race
+from kvviz.features.race.spec import SPEC
 from kvviz.models import catalog
 from kvviz.theory.work import rows_with_cache, rows_without_cache
-from kvviz.ui import charts, links, request, state
+from kvviz.ui import charts, links, state
 from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded, refused
 from kvviz.ui.language import current, t
@@ -38,11 +39,10 @@ def racer() -> Racer:
 def controls(run: Run) -> Wish:
     """P, N, repeats, Start and Stop. Returns what Start would race."""
     length, new, repeats, start, stop = st.columns([3, 2, 3, 1.6, 1.6], vertical_alignment="bottom")
-    request.take_own("race", race_N=NEW_TOKENS)
     numbers = (
         length.number_input(
             t("race", "control_P"),
-            *links.OWN["race"]["race_P"],
+            *SPEC.fields["race_P"],
             None,
             placeholder=t("race", "control_P_unset", P=f"{run.P:,}"),
             help=t("race", "control_P_help"),
@@ -51,14 +51,14 @@ def controls(run: Run) -> Wish:
         ),
         new.number_input(
             t("race", "control_N"),
-            *links.OWN["race"]["race_N"],
+            *SPEC.fields["race_N"],
             help=t("race", "control_N_help"),
             key="race_N",
             persist_state="session",
         ),
         repeats.number_input(
             t("race", "control_repeats"),
-            *links.OWN["race"]["race_repeats"],
+            *SPEC.fields["race_repeats"],
             None,
             placeholder=t("race", "control_repeats_unset"),
             help=t("race", "control_repeats_help"),
@@ -117,7 +117,7 @@ def _lanes(run: Run, wish: Wish) -> None:
         key="race-lanes",
         race_key=now.race_key,
         language=current(),
-        presenter=bool(state.value("presenter")),
+        presenter=bool(state.shared().presenter),
     )
     _say(now, run)
     _rerun_at_end("race", now.busy and not now.measuring_waits)

@@ -9,7 +9,8 @@ from kvviz.features.roofline.figure import batches as several
 from kvviz.features.roofline.figure import roofline as figures
 from kvviz.features.roofline.parts.wishes import NAME, batch, shown
 from kvviz.features.roofline.record import Point, Roofline, lanes_of
-from kvviz.ui import experiment, state
+from kvviz.features.roofline.spec import SPEC
+from kvviz.ui import experiment, kit, state
 from kvviz.ui.experimenter import State
 from kvviz.ui.experiments import roofline
 from kvviz.ui.guard import guarded
@@ -20,7 +21,7 @@ def values_of(roof: Roofline) -> dict[str, object]:
     """The numbers of the sentences, the model's name as code."""
     values = several.roofline_values(roof, batch()) | {"model": lessons.literal(roof.model.name)}
     if (top := roof.highest) is not None:
-        words = experiment.words(NAME)
+        words = kit.words(NAME)
         values["highest"] = f"{words[f'kind_{top.step.kind}']} ({words['batch']} {top.step.batch})"
     one = roof.step("decode")
     return values | {"one_intensity": figures.digits(one.intensity) if one else "n/a"}
@@ -39,14 +40,14 @@ def hero(now: State) -> object:
     roof = _kept(now, found)
     st.session_state.kv_roofline = roof
     if roof is None:
-        experiment.answer(NAME, "answer_empty")
+        kit.answer(NAME, "answer_empty")
         st.markdown(t(NAME, "waiting"))
         return None
     values = values_of(roof)
-    experiment.answer(NAME, f"answer_{values['case']}", **values)
+    kit.answer(NAME, f"answer_{values['case']}", **values)
     picture, side = st.columns([3.1, 1.75])
     with picture:
-        experiment.chart(
+        kit.chart(
             NAME,
             "plan" if roof.rates is None else "roof",
             figures.drawing,
@@ -84,7 +85,7 @@ def _device(roof: Roofline, values: dict[str, object]) -> None:
     known = roof.rates is not None
     rows = [(t(NAME, f"fact_{name}"), str(values[name]) if known else "–") for name in ("bandwidth", "flop_rate")]
     rows.append((t(NAME, "fact_ridge"), t(NAME, "fact_ridge_value", **values) if known else "–"))
-    experiment.facts("roofline-device", rows, t(NAME, "card_device"))
+    kit.facts("roofline-device", rows, t(NAME, "card_device"))
 
 
 def _step(roof: Roofline, values: dict[str, object]) -> None:
@@ -94,12 +95,12 @@ def _step(roof: Roofline, values: dict[str, object]) -> None:
     if (point := roof.point("decode", batch())) is not None and point.enough:
         names += ["ms", "shares"]
     rows = [(t(NAME, f"fact_{name}", **values), t(NAME, f"fact_{name}_value", **values)) for name in names]
-    experiment.facts("roofline-step", rows, t(NAME, "card_step", **values))
+    kit.facts("roofline-step", rows, t(NAME, "card_step", **values))
 
 
 def proofs(roof: Roofline | None) -> None:
     if roof is not None:
-        experiment.proofs(NAME, roof.checks, **values_of(roof))
+        kit.proofs(NAME, roof.checks, **values_of(roof))
 
 
 @guarded
@@ -108,20 +109,20 @@ def below(roof: Roofline | None) -> None:
     if roof is None:
         return
     values = values_of(roof)
-    experiment.read(NAME, **values)
+    kit.read(NAME, **values)
     if roof.rates is not None:
         st.markdown(t(NAME, "turning_none" if values["turning"] is None else "turning_some", **values))
     busy = experiment.experimenter(NAME, roofline).state().busy
     if not busy and any(pt.step.kind == "decode" for pt in roof.points):
         st.subheader(t(NAME, "batches_heading"), anchor=False)
         answer = "batches_answer" if roof.enough else "batches_measuring"
-        experiment.chart(NAME, "batches", several.batches, several.batches_table, roof, values=values, answer=answer)
+        kit.chart(NAME, "batches", several.batches, several.batches_table, roof, values=values, answer=answer)
     _lanes(roof)
     st.subheader(t(NAME, "table_heading"), anchor=False)
-    table = figures.drawing_table(roof, words=experiment.words(NAME), lanes=raced(roof))
+    table = figures.drawing_table(roof, words=kit.words(NAME), lanes=raced(roof))
     st.dataframe(table, hide_index=True, key="table-roofline")
-    experiment.code(NAME, **values)
-    experiment.questions(NAME, **values)
+    kit.code(NAME, **values)
+    kit.questions(SPEC, **values)
 
 
 def _lanes(roof: Roofline) -> None:

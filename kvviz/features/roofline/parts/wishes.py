@@ -6,7 +6,8 @@ import streamlit as st
 
 from kvviz.core import Run
 from kvviz.features.roofline.record import BATCHES, Roofline
-from kvviz.ui import experiment, links, request
+from kvviz.features.roofline.spec import SPEC
+from kvviz.ui import experiment, kit
 from kvviz.ui.experiments import RooflineWish, roofline
 from kvviz.ui.language import t
 
@@ -24,19 +25,18 @@ def wish_of(run: Run, *, timed: bool = False) -> RooflineWish:
 def controls(run: Run) -> RooflineWish:
     """Positions, precision, batch, Measure and Stop. The wish stays the timed one once that has been asked for: the
     passes by formula alone would take its place."""
-    request.take_own(NAME, roofline_P=POSITIONS)
     length, precision, which, buttons = st.columns([1.35, 1.75, 2.95, 2.65], vertical_alignment="bottom")
     length.number_input(
         t(NAME, "control_P"),
-        *links.OWN[NAME]["roofline_P"],
+        *SPEC.fields["roofline_P"],
         help=t(NAME, "control_P_help"),
         key="roofline_P",
         persist_state="session",
     )
     with precision:
-        experiment.choice(NAME, "roofline_dtype", run.model.dtype)
+        kit.choice(SPEC, "roofline_dtype", first=run.model.dtype)
     with which:
-        experiment.choice(NAME, "roofline_B", "1")
+        kit.choice(SPEC, "roofline_B")
     timed = wish_of(run, timed=True)
     experiment.start_and_stop(
         NAME, roofline, timed, t(NAME, "start"), where=buttons.columns(2), asked=lambda: wish_of(run, timed=True)
@@ -48,7 +48,7 @@ def controls(run: Run) -> RooflineWish:
 def batch() -> int:
     """The batch that is explained; one if none is chosen."""
     held = st.session_state.get("roofline_B")
-    return int(held) if held in links.OWN[NAME]["roofline_B"] else BATCHES[0]
+    return int(held) if held in SPEC.fields["roofline_B"].words else BATCHES[0]
 
 
 def take(run: Run, **chosen: object) -> None:

@@ -16,8 +16,9 @@ from kvviz.features.source.parts.way import NAME, ten_lines, values, walk
 from kvviz.features.source.record import installed as source
 from kvviz.features.source.record.beside import beside
 from kvviz.features.source.record.walk import Walk
+from kvviz.features.source.spec import SPEC
 from kvviz.player.view import View
-from kvviz.ui import browser, experiment, links, request, state
+from kvviz.ui import browser, kit, links, request, state
 from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded
 from kvviz.ui.language import current, has, t
@@ -55,7 +56,7 @@ def go(station: str, step: int | None = None) -> None:
 
 def _take_link() -> None:
     """A link's station, once: then the browser speaks."""
-    asked = links.own(NAME, request.query_values()).get("station")
+    asked = links.own(SPEC.fields, request.query_values()).get("station")
     if asked is not None and st.session_state.get("kv_took_station") != asked:
         st.session_state.station = st.session_state.kv_took_station = asked
         st.session_state.kv_walk_move = st.session_state.get("kv_walk_move", 0) + 1
@@ -71,12 +72,12 @@ def _stage(was_busy: bool) -> None:
     view = state.view(run)
     way = walk(run, view)
     named = values(run, view)
-    experiment.answer(NAME, "answer_decode" if view.step else "answer_prefill", **named)
+    kit.answer(NAME, "answer_decode" if view.step else "answer_prefill", **named)
     if way.stations:
         _mount(key="walk-view", data=_data(run, view, way, named), on_place_change=_moved, on_extend_change=_extend)
     for section in notes(run, way):
         st.caption(t(NAME, section, **named))
-    browser.show_in_address({"station": st.session_state.get("station") or links.OWN[NAME]["station"][0]}, key="at")
+    browser.show_in_address({"station": st.session_state.get("station") or SPEC.fields["station"].words[0]}, key="at")
 
 
 def notes(run: Run, way: Walk) -> list[str]:

@@ -6,7 +6,7 @@ from kvviz.core import Check, Run
 from kvviz.features.source.record import installed as source
 from kvviz.features.source.record.walk import Walk
 from kvviz.player.view import View
-from kvviz.ui import page, shell
+from kvviz.ui import sentences
 from kvviz.ui.language import t
 
 NAME = "source"
@@ -20,15 +20,15 @@ def walk(run: Run, view: View) -> Walk:
 
 
 def values(run: Run, view: View) -> dict[str, object]:
-    """page.facts, and what only this page names."""
+    """sentences.step_facts, and what only this page names."""
     m, record, way = run.model, run.steps[view.step], walk(run, view)
     before = [int(i) for i in run.ids[: record.length_before]]
     mine = {
-        "version": shell.plain(way.version or "?"),
-        "name": shell.plain(way.argument),
-        "renamed": shell.plain(way.renamed or "?"),
-        "architecture": shell.plain(m.architecture),
-        "recorded": shell.plain(run.machine.transformers),
+        "version": sentences.plain(way.version or "?"),
+        "name": sentences.plain(way.argument),
+        "renamed": sentences.plain(way.renamed or "?"),
+        "architecture": sentences.plain(m.architecture),
+        "recorded": sentences.plain(run.machine.transformers),
         "missing": ", ".join(way.missing),
         "last_position": f"{int(record.positions[-1]):,}",
         "folder": repr(m.name),
@@ -42,7 +42,7 @@ def values(run: Run, view: View) -> dict[str, object]:
         "chosen_id": record.chosen,
         "scale": "/ D**0.5" if abs(m.attention_scale * m.head_dim**0.5 - 1) < 1e-6 else f"* {m.attention_scale!r}",
     }
-    return page.facts(run, view) | mine
+    return sentences.step_facts(run, view) | mine
 
 
 def ten_lines(run: Run, view: View) -> str | None:
