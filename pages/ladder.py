@@ -5,7 +5,6 @@ import streamlit as st
 from kvviz.features.ladder import parts as ladder_page
 from kvviz.features.ladder.spec import SPEC
 from kvviz.ui import experiment, kit, state
-from kvviz.ui.experiments import ladder
 from kvviz.ui.language import t
 
 NAME = ladder_page.NAME
@@ -13,8 +12,8 @@ NAME = ladder_page.NAME
 kit.heading(SPEC)
 run = state.current_run()
 wish = ladder_page.controls(run)
-experiment.live("ladder-hero", NAME, ladder, wish, ladder_page.hero, by_itself=False)
-now = experiment.experimenter(NAME, ladder).state()
+experiment.live("ladder-hero", NAME, ladder_page.ladder, wish, ladder_page.hero, by_itself=False)
+now = experiment.job(NAME, ladder_page.ladder).state()
 off = experiment.why_not(wish) is not None
 acts = {
     "short": lambda: ladder_page.take(run, ladder_P=5, ladder_N=20),

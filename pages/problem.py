@@ -1,10 +1,9 @@
 """Without a cache: the triangle of rows that are computed again and again, counted."""
 
 from kvviz.features.problem import figure as figures
-from kvviz.features.problem.parts import LONG, MIDDLE, NAME, SMALL, Last, controls, curves, hero, take
+from kvviz.features.problem.parts import LONG, MIDDLE, NAME, SMALL, Last, controls, curves, growth, hero, take
 from kvviz.features.problem.spec import SPEC
 from kvviz.ui import browser, experiment, kit, sentences, state
-from kvviz.ui.experiments import growth
 from kvviz.ui.fragment import fragment
 from kvviz.ui.held import held
 from kvviz.ui.language import t

@@ -5,14 +5,13 @@ import streamlit as st
 from kvviz.features.roofline import parts as roofline_page
 from kvviz.features.roofline.spec import SPEC
 from kvviz.ui import experiment, kit, state
-from kvviz.ui.experiments import roofline
 
 NAME = roofline_page.NAME
 
 kit.heading(SPEC)
 run = state.current_run()
 wish = roofline_page.controls(run)
-experiment.live("roofline-hero", NAME, roofline, wish, roofline_page.hero)
+experiment.live("roofline-hero", NAME, roofline_page.roofline, wish, roofline_page.hero)
 off = experiment.why_not(wish) is not None
 acts = {
     "batch": lambda: roofline_page.take(run, roofline_B="64"),

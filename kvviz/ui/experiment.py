@@ -1,4 +1,4 @@
-"""Experiments on a model, on a page: `at_hand` starts one, `live` looks for what it has found."""
+"""Jobs on a page: `at_hand` starts one, `live` looks for what it has found, `start_and_stop` are its buttons."""
 
 from __future__ import annotations
 
@@ -10,32 +10,34 @@ import streamlit as st
 from kvviz.core.refusal import Refusal
 from kvviz.models import catalog
 from kvviz.ui import state, warm
-from kvviz.ui.experimenter import Experimenter, State, Wish, Work
 from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded, refused
+from kvviz.ui.job import Job, State, Wish, Work
 from kvviz.ui.language import t
 
 POLL_SECONDS = 0.3
 COMING_SECONDS = 1.0  # while a model loads: each look takes time from the imports
 
 
-# Experiments on a model
+def job(name: str, work: Work) -> Job:
+    """This session's jobs of that name."""
+    held: dict[str, Job] = st.session_state.setdefault("kv_jobs", {})
+    return held.setdefault(name, Job(work))
 
 
-def experimenter(name: str, work: Work) -> Experimenter:
-    """This session's experiments of that name."""
-    held: dict[str, Experimenter] = st.session_state.setdefault("kv_experiments", {})
-    return held.setdefault(name, Experimenter(work))
+def job_named(name: str) -> Job | None:
+    """The same for those who can't start it: None while nobody has."""
+    return st.session_state.get("kv_jobs", {}).get(name)
 
 
 def at_hand(name: str, work: Work, wish: Wish, *, by_itself: bool = True) -> State:
-    """Where the experiment is. A cheap one starts `by_itself` whenever `wish` is new, once its model is there."""
-    mine = experimenter(name, work)
+    """Where the job is. A cheap one starts `by_itself` whenever it has to (`State.begins`), once its model is there."""
+    mine = job(name, work)
     now = mine.state()
     if by_itself and (wish.model, wish.dtype) != (state.model_name(), state.dtype()) and _on_disk(wish):
         warm.request(wish.model, wish.dtype)  # the sidebar's own model comes up with every page
-    if by_itself and wish != now.wish and warm.loaded(wish.model, wish.dtype) is not None:
-        mine.start(wish)
+    if by_itself and now.begins(wish) and warm.loaded(wish.model, wish.dtype) is not None:
+        mine.start(wish, by_itself=True)
         now = mine.state()
     return now
 
@@ -47,7 +49,7 @@ def live(key: str, name: str, work: Work, wish: Wish, body: Callable[[State], An
     """
     now = at_hand(name, work, wish, by_itself=by_itself)
     every = POLL_SECONDS if now.busy else COMING_SECONDS if by_itself and coming(wish) else None
-    st.session_state[f"kv_live_{key}"] = now.busy, now.answers, every
+    st.session_state[f"kv_live_{key}"] = now.busy, now.key, every
     fragment(_live, key=key, run_every=every)(key, name, work, wish, body, by_itself)
 
 
@@ -57,14 +59,18 @@ def _live(key: str, name: str, work: Work, wish: Wish, body: Callable[[State], N
     place = body(now)
     with place or st.container():
         waits(now, wish, by_itself=by_itself)
-    was_busy, answered, every = st.session_state[f"kv_live_{key}"]
+        if by_itself and now.can_retry(wish) and why_not(wish) is None:
+            st.button(t("shell", "try_again"), key=f"{key}_again", on_click=_again, args=(name, work, wish))
+    was_busy, started, every = st.session_state[f"kv_live_{key}"]
     still_coming = by_itself and not now.busy and coming(wish)
-    if (
-        was_busy != now.busy
-        or (not now.busy and answered != now.answers)
-        or (every is not None) != (now.busy or still_coming)
-    ):
+    if was_busy != now.busy or started != now.key or (every is not None) != (now.busy or still_coming):
         st.rerun()
+
+
+def _again(name: str, work: Work, wish: Wish) -> None:
+    mine = job(name, work)
+    if mine.state().can_retry(wish):  # else a second press
+        mine.start(wish, by_itself=True)
 
 
 def coming(wish: Wish) -> bool:
@@ -73,7 +79,7 @@ def coming(wish: Wish) -> bool:
 
 
 def why_not(wish: Wish) -> str | None:
-    """The sentence that says why there can be no experiment on that model, or None."""
+    """The sentence that says why there can be no job on that model, or None."""
     try:
         if catalog.entry(wish.model).on_disk:
             status = warm.status(wish.model, wish.dtype)
@@ -97,7 +103,9 @@ def waits(now: State, wish: Wish, *, by_itself: bool = True) -> None:
         line = reason
     elif now.busy or (by_itself and now.wish != wish and coming(wish)):
         status = warm.status(wish.model, wish.dtype)
-        if now.before:
+        if now.stage == "waiting":
+            line = t("shell", "experiment_waiting", before=f"{now.before:,}")
+        elif now.before:
             line = t("shell", "experiment_queue", before=f"{now.before:,}")
         elif status.ready:
             line = t("shell", "experiment_running")
@@ -122,18 +130,27 @@ def start_and_stop(
     *,
     where: Sequence | None = None,
     asked: Callable[[], Wish] | None = None,
+    off: bool = False,
+    beside: Sequence[Job] = (),
 ) -> None:
-    """Two buttons, for an experiment that takes its time. `where`: two columns. `asked`: the wish at the click,
-    which may have ended the typing of a number."""
-    mine = experimenter(name, work)
-    busy, reason = mine.state().busy, why_not(wish)
+    """Two buttons, for a job that takes its time. `where`: two columns. `asked`: the wish at the click, which may have
+    ended the typing of a number. `off`: what is wished for can't be. `beside`: others that Start waits for and Stop
+    ends. Stop is there whenever there is something to stop."""
+    mine = job(name, work)
+    every = (mine, *beside)
+    busy = any(one.state().busy for one in every)
+
+    def stop() -> None:
+        for one in every:
+            one.stop()
+
     begin, end = where or st.columns(2)
     begin.button(
         label,
         key=f"{name}_start",
         type="primary",
         width="stretch",
-        disabled=busy or reason is not None,
+        disabled=off or busy or why_not(wish) is not None,
         on_click=lambda: mine.start(asked() if asked else wish),
     )
-    end.button(t("shell", "stop"), key=f"{name}_stop", width="stretch", disabled=not busy, on_click=mine.stop)
+    end.button(t("shell", "stop"), key=f"{name}_stop", width="stretch", disabled=not busy, on_click=stop)

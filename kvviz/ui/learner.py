@@ -3,30 +3,30 @@
 Script threads come and go: Streamlit may start a second one while the first is still busy. So they only say what
 is wanted (`start`, `extend`, `stop`) and read what is there. One worker a learner runs the passes, one after the
 other, and publishes a finished Run after each: a reader never sees half a pass, and Stop takes effect between two.
+
+Thread, turns, refusals, what has broken, and whether anybody looks are `job.Background`'s; the run's own are how far
+it has been asked for, passes made ahead, and the run before that comes back when this one comes to nothing.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from kvviz.core import Run, Sampling
 from kvviz.core.refusal import Refusal
-from kvviz.ui import warm
+from kvviz.ui import job
+from kvviz.ui.job import Background
 
 if TYPE_CHECKING:
     from kvviz.engine import Session
     from kvviz.models.loading import LoadedModel
 
-_log = logging.getLogger(__name__)
-IDLE_SECONDS = 30.0  # a worker with nothing to do ends after this, so that a closed tab leaves no thread
 AHEAD = 24  # passes made ahead of their press, at most
 AHEAD_MS = 300.0  # but for one, no more than take about so long
 FREE_SECONDS = 0.05  # until a model that is at work for others is looked at again; theirs were asked for
-UNSEEN_SECONDS = 90.0  # a run nobody has looked at for so long pauses; a tab in the background asks once a minute
 
 
 @dataclass(frozen=True)
@@ -65,28 +65,26 @@ class Progress:
         return self.room == 0
 
 
-class Learner:
+class Learner(Background):
     """The learner's live run. Every method may be called from any thread."""
 
+    name = "pass"
+
     def __init__(self, ahead: int = AHEAD) -> None:
+        super().__init__()
         self._most_ahead = ahead
-        self._change = threading.Condition()
-        self._turn = 0  # counts starts: work of an older turn is dropped
         self._settings: Settings | None = None
         self._session: Session | None = None
         self._run: Run | None = None  # as far as it has been asked for
         self._next: list[Run] = []  # the run with one more pass each, made ahead
         self._prepare = False
         # settings, session and run before this one: shown, and come back to, until this one has its prefill
-        self._before: tuple[Settings | None, Session | None, Run] | None = None
-        self._seen = time.monotonic()
+        self._earlier: tuple[Settings | None, Session | None, Run] | None = None
         self._wanted = 0
         self._compare = True
         self._model_there = False
-        self._model: LoadedModel | None = None  # whose turns the worker waits for
-        self._refusal: Refusal | None = None
-        self._failed = False
-        self._worker: threading.Thread | None = None
+        self._model: LoadedModel | None = None  # the run's
+        self._doing: tuple[Session | None, bool, bool] = None, False, False  # session, whether asked for, `compare`
 
     # what the page reads
 
@@ -94,7 +92,7 @@ class Learner:
     def run(self) -> Run | None:
         """The run so far. While its prompt has not been through the model yet: the one before, or None."""
         with self._change:
-            return self._run or (self._before[2] if self._before else None)
+            return self._run or (self._earlier[2] if self._earlier else None)
 
     @property
     def next_runs(self) -> tuple[Run, ...]:
@@ -115,11 +113,10 @@ class Learner:
 
     def progress(self) -> Progress:
         with self._change:
-            self._seen = time.monotonic()
+            self._look()
             room = self._room() if self._session and self._run else None
             stage = "idle" if not self._lacks() else "passes" if self._model_there else "model"
-            worker, model = self._worker, self._model
-            before = model.lock.before(worker.ident) if worker and model and stage == "passes" else 0
+            before = self._before() if stage == "passes" else 0
             preparing = self._has_work() and stage == "idle"
             return Progress(stage, self._done(), self._wanted, room, self._refusal, self._failed, before, preparing)
 
@@ -136,14 +133,13 @@ class Learner:
         The run that is there goes once the new one has its prefill; if that is refused, it stays and can go on.
         """
         with self._change:
-            self._turn += 1
-            self._seen = time.monotonic()
+            self._begin()
             if self._run is not None:
-                self._before = self._settings, self._session, self._run
+                self._earlier = self._settings, self._session, self._run
             self._settings, self._session, self._run, self._next = settings, None, None, []
             self._prepare = True
             self._wanted = max(1, wanted if wanted is not None else settings.new)
-            self._compare, self._refusal, self._failed = compare, None, False
+            self._compare = compare
             self._model_there = False
             self._wake()
 
@@ -155,7 +151,7 @@ class Learner:
         with self._change:
             if self._session is None:
                 return
-            self._seen = time.monotonic()
+            self._look()
             self._wanted = max(self._wanted, min(to, self._done() + self._room()))
             self._refusal, self._failed, self._prepare = None, False, True
             self._show()
@@ -185,9 +181,9 @@ class Learner:
 
     def _back(self) -> None:
         """To the run before one that never had its prefill."""
-        self._settings, self._session, self._run = self._before or (None, None, None)
+        self._settings, self._session, self._run = self._earlier or (None, None, None)
         self._next, self._prepare = [], False
-        self._wanted, self._before, self._model_there = self._done(), None, self._session is not None
+        self._wanted, self._earlier, self._model_there = self._done(), None, self._session is not None
         self._model = self._session.model if self._session else None
 
     def _done(self) -> int:
@@ -218,48 +214,31 @@ class Learner:
         while self._next and self._done() < self._wanted:
             self._run = self._next.pop(0)
 
-    def _wake(self) -> None:
-        if self._worker is None:
-            self._worker = threading.Thread(target=self._work, name="learner", daemon=True)
-            self._worker.start()
-        self._change.notify_all()
+    def _take(self) -> Callable[[], Session] | None:
+        if self._unseen(job.UNSEEN_SECONDS) and self._run is not None:
+            self._wanted, self._prepare = self._done(), False
+            return None
+        if not self._lacks() and self._model and (self._model.lock.taken or job.queue_of(self._model).taken):
+            self._change.wait(FREE_SECONDS)
+            return None
+        turn, settings, session, compare = self._turn, self._settings, self._session, self._compare
+        there = self._done() + len(self._next)
+        self._at = (self._model, threading.get_ident()) if self._model else None
+        self._doing = session, self._lacks(), compare
+        return lambda: self._one_pass(turn, settings, session, compare, there)
 
-    def _work(self) -> None:
-        while True:
-            with self._change:
-                if not self._change.wait_for(self._has_work, timeout=IDLE_SECONDS):
-                    self._worker = None
-                    return
-                if time.monotonic() - self._seen > UNSEEN_SECONDS and self._run is not None:
-                    self._wanted, self._prepare = self._done(), False
-                    continue
-                if not self._lacks() and self._model and self._model.lock.taken:
-                    self._change.wait(FREE_SECONDS)
-                    continue
-                turn, settings, session, compare = self._turn, self._settings, self._session, self._compare
-                there, asked = self._done() + len(self._next), self._lacks()
-            refusal, failed = None, False
-            try:
-                session = self._one_pass(turn, settings, session, compare, there)
-            except Refusal as reason:
-                refusal = reason
-            except Exception:
-                _log.exception("a pass failed")
-                failed = True
-            with self._change:
-                if self._turn == turn:
-                    self._refusal, self._failed = refusal, failed
-                    if session is not None and not failed and not refusal:
-                        self._publish(session, asked or compare == self._compare)
-                    elif self._run is None:
-                        self._back()
-                    elif failed or (session is not None and session.ended):
-                        self._session, self._next = None, []  # what a broken pass left is not to be built upon
-                self._change.notify_all()
+    def _settle(self, made: Session | None) -> None:
+        session, asked, compare = self._doing
+        if made is not None:
+            self._publish(made, asked or compare == self._compare)
+        elif self._run is None:
+            self._back()
+        elif self._failed or (session is not None and session.ended):
+            self._session, self._next = None, []  # what a broken pass left is not to be built upon
 
     def _publish(self, session: Session, valid: bool) -> None:
         """After a pass. One made ahead with another `compare` than is wanted now is not `valid`: as if not made."""
-        self._session, self._before = session, None
+        self._session, self._earlier = session, None
         if self._run is None:
             self._run = session.run
         elif valid and len(session.run.steps) == self._done() + len(self._next) + 1:
@@ -273,7 +252,7 @@ class Learner:
             session.compare = compare
             session.decode_one_token()
             return session
-        model = warm.model(settings.model, settings.dtype)
+        model = self._bring(turn, settings.model, settings.dtype)
         with self._change:
             if self._turn == turn:
                 self._model_there, self._model = True, model

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import streamlit as st
 
+from kvviz.core.background import beside
 from kvviz.ui import shell, state
 
 
 @asynccontextmanager
 async def ready(_: st.App) -> AsyncIterator[None]:
     """The lifespan of the app: the server listens at once, the rest comes up beside it."""
-    threading.Thread(target=_bring_up, name="start", daemon=True).start()
+    beside("start", _bring_up)
     yield
 
 

@@ -11,9 +11,11 @@ import logging
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from kvviz.core.background import beside
 from kvviz.core.refusal import Refusal
 from kvviz.models import device
 
@@ -40,11 +42,28 @@ def keep_for_good() -> None:
 
 @dataclass
 class _Slot:
-    stage: Stage = "asleep"
-    started: float = 0.0
-    model: LoadedModel | None = None
-    refusal: Refusal | None = None
-    done: threading.Event = field(default_factory=threading.Event)
+    """A model on its way or there. The future has the model, or raises why it can't be had."""
+
+    stage: Stage = "importing"
+    started: float = field(default_factory=time.monotonic)
+    found: Future[LoadedModel] = field(default_factory=Future)
+
+    def ready(self, model: LoadedModel) -> None:
+        self.stage = "ready"
+        self.found.set_result(model)
+
+    def fail(self, error: Exception) -> None:
+        self.stage = "failed"
+        self.found.set_exception(error)
+
+    @property
+    def model(self) -> LoadedModel | None:
+        return self.found.result() if self.stage == "ready" else None
+
+    @property
+    def refusal(self) -> Refusal | None:
+        error = self.found.exception() if self.stage == "failed" else None
+        return error if isinstance(error, Refusal) else None
 
 
 @dataclass(frozen=True)
@@ -76,14 +95,13 @@ def request(name: str, dtype: str = "float32") -> _Slot:
     with _lock:
         if (held := _slots.get(key)) and held.model and held.model.device.type in device.lost:
             del _slots[key]  # it comes up again where it can
-        slot = _slots[key] = _slots.pop(key, None) or _Slot()
+        held = _slots.pop(key, None)
+        slot = _slots[key] = held or _Slot()
         ready = [k for k, s in _slots.items() if s.stage == "ready" and k != key]
         for old in ready[: max(0, len(ready) + 1 - KEEP)]:
             del _slots[old]
-        if slot.stage != "asleep":
-            return slot
-        slot.stage, slot.started = "importing", time.monotonic()
-    threading.Thread(target=_bring_up, args=(name, dtype, slot), name=f"load {name}", daemon=True).start()
+    if held is None:
+        beside(f"load {name}", _bring_up, name, dtype, slot)
     return slot
 
 
@@ -111,11 +129,7 @@ def loaded(name: str, dtype: str = "float32") -> LoadedModel | None:
 
 def model(name: str, dtype: str = "float32") -> LoadedModel:
     """The model, waiting for it. For worker threads. Raises what loading raised: a Refusal if it has a sentence."""
-    slot = request(name, dtype)
-    slot.done.wait()
-    if slot.model is None:
-        raise slot.refusal or RuntimeError(f"model {name} did not load")
-    return slot.model
+    return request(name, dtype).found.result()
 
 
 def _bring_up(name: str, dtype: str, slot: _Slot) -> None:
@@ -130,16 +144,15 @@ def _bring_up(name: str, dtype: str, slot: _Slot) -> None:
 
         keep_for_good()
         slot.stage = "loading"
-        slot.model = loading.load(name, dtype=dtype)
+        model = loading.load(name, dtype=dtype)
         import kvviz.engine  # noqa: F401  else the first Run imports it
 
         keep_for_good()
-        slot.stage = "ready"
+        slot.ready(model)
     except Refusal as refusal:
-        slot.refusal, slot.stage = refusal, "failed"
+        slot.fail(refusal)
     except Exception:
         _log.exception("model %s did not load", name)
-        slot.stage = "failed"
+        slot.fail(RuntimeError(f"model {name} did not load"))
     finally:
         gc.enable()
-        slot.done.set()

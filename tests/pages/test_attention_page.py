@@ -19,7 +19,7 @@ from kvviz.features.attention.record.heads import Induction
 from kvviz.features.attention.spec import SPEC
 from kvviz.player.view import View
 from kvviz.ui import links, state
-from kvviz.ui.experimenter import Experimenter, State
+from kvviz.ui.job import Job, State
 from kvviz.ui.steps import Followed
 
 pytestmark = pytest.mark.usefixtures("no_models")
@@ -41,9 +41,9 @@ def measured(run, *, future: float = 0.0) -> dict:
     }
     held = {}
     for name, (work, wish, what) in found.items():
-        held[name] = Experimenter(work)
+        held[name] = Job(work)
         held[name]._state = State("over", wish, what, wish, True)
-    return {"kv_experiments": held}
+    return {"kv_jobs": held}
 
 
 def check(app, language: str) -> None:

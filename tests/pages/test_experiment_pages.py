@@ -14,9 +14,10 @@ from streamlit.testing.v1 import AppTest
 
 from kvviz.core import lessons, storage
 from kvviz.core.refusal import Refusal
+from kvviz.features.permission.parts import BreakWish, EditWish
+from kvviz.features.problem.parts import GrowthWish
 from kvviz.ui import charts, experiment, kit
-from kvviz.ui.experimenter import State
-from kvviz.ui.experiments import BreakWish, EditWish, GrowthWish
+from kvviz.ui.job import State
 
 pytestmark = pytest.mark.usefixtures("no_models")
 
@@ -44,7 +45,7 @@ def results() -> dict[str, State]:
 
 def with_states(opened, page: str, states: dict[str, State], **query: str) -> tuple[AppTest, dict[str, Still]]:
     still = {name: Still(state) for name, state in states.items()}
-    return opened(page, state={"kv_experiments": dict(still)}, **query), still
+    return opened(page, state={"kv_jobs": dict(still)}, **query), still
 
 
 def check(app: AppTest, name: str, language: str, known: tuple[str, ...], charts_wanted: int) -> None:
@@ -140,9 +141,9 @@ def test_fewer_passes_can_be_shown(opened, results):
 def test_counts_of_another_prompt_are_not_shown(opened, results):
     own = make_run(P=4, N=6, name="story-gpt2")
     still = {n: Still(s) for n, s in results.items()}
-    app = opened("problem", state={"kv_experiments": still, "kv_opened": own})
+    app = opened("problem", state={"kv_jobs": still, "kv_opened": own})
     assert "For 6 tokens after a prompt of 4" in text_of(app) and "290" not in text_of(app)
-    app = opened("permission", state={"kv_experiments": still, "kv_opened": own})
+    app = opened("permission", state={"kv_jobs": still, "kv_opened": own})
     assert lessons.text("en", "permission", "answer_waiting") in text_of(app)
 
 
@@ -151,7 +152,7 @@ def test_an_edit_in_a_link_is_what_is_asked_for(opened, monkeypatch):
     model = SimpleNamespace(facts=storage.bundled().model, encode=lambda text: [0])
     monkeypatch.setattr(experiment.warm, "loaded", lambda *_: model)
     query = {"edit": "8", "edit_to": " <b>x</b>", "edit_how": "insert", "causal": "off"}
-    app = opened("permission", state={"kv_experiments": {"permission": still}}, **query)
+    app = opened("permission", state={"kv_jobs": {"permission": still}}, **query)
     assert not app.exception and not app.error
     assert still.asked[0] == EditWish(*MODEL, PROMPT, 8, " <b>x</b>", "insert")
     (link,) = [c.value for c in app.code if "?" in c.value and "lang=" in c.value]
@@ -161,7 +162,7 @@ def test_an_edit_in_a_link_is_what_is_asked_for(opened, monkeypatch):
 
 def test_nothing_starts_before_the_model_is_there(opened):
     still = Still(State())
-    app = opened("permission", state={"kv_experiments": {"permission": still}})
+    app = opened("permission", state={"kv_jobs": {"permission": still}})
     assert still.asked == []
     assert "The experiment begins by itself." in text_of(app)
     assert "Dorothy" not in outside_code(text_of(app)).replace(PROMPT, "")  # tokens stand as code

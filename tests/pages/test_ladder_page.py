@@ -17,12 +17,12 @@ from kvviz.core import lessons, storage
 from kvviz.core.refusal import Refusal
 from kvviz.features.ladder import parts as ladder_page
 from kvviz.features.ladder.parts import controls
+from kvviz.features.ladder.parts.wish import LadderWish, ReadsWish
 from kvviz.features.ladder.record.ladder import Ladder, Read, Reads
 from kvviz.features.ladder.spec import SPEC
 from kvviz.features.race.record import Allocator
 from kvviz.ui import links
-from kvviz.ui.experimenter import State
-from kvviz.ui.experiments import LadderWish, ReadsWish
+from kvviz.ui.job import State
 
 pytestmark = pytest.mark.usefixtures("no_models")
 
@@ -58,7 +58,7 @@ def with_found(opened, found: Ladder | None = None, *, state: dict | None = None
     over = State("over", WISH, found or climbed(), WISH, complete=True)
     over_reads = State("over", ReadsWish(*MODEL, 512), read_512(), ReadsWish(*MODEL, 512), complete=True)
     still = {"ladder": Still(over), "reads": Still(over_reads)}
-    return opened("ladder", state={"kv_experiments": dict(still)} | (state or {}), **query), still
+    return opened("ladder", state={"kv_jobs": dict(still)} | (state or {}), **query), still
 
 
 def clean(app: AppTest, language: str = "en") -> str:
@@ -198,7 +198,7 @@ def test_while_it_runs_only_stop_can_be_pressed(opened):
     rungs = tuple(dataclasses.replace(r, ms=r.ms[:1, :n], held=r.held[:n], chosen=r.chosen[:n])
                   for r, n in zip(climbed().rungs, (16, 12, 10), strict=True))  # fmt: skip
     still = {"ladder": Still(State("running", WISH, climbed(rungs=rungs, state="running"), WISH))}
-    app = opened("ladder", state={"kv_experiments": dict(still)})
+    app = opened("ladder", state={"kv_jobs": dict(still)})
     assert "10 of 64 tokens in every lane; complete rounds: 0" in clean(app)
     (card,) = [m.value for m in app.markdown if m.value.startswith("| lane ")]
     # 15, 11 and 9 later passes: none is compared before 16
@@ -218,7 +218,7 @@ def test_one_that_was_stopped_early_says_how_far_it_came(opened, passes):
     found = climbed(rungs=rungs, state="stopped")
     state = State("over", WISH, found, WISH, stopped=True)
     for view in SPEC.fields["ladder_view"].words:
-        app = opened("ladder", state={"kv_experiments": {"ladder": Still(state)}}, ladder_view=view)
+        app = opened("ladder", state={"kv_jobs": {"ladder": Still(state)}}, ladder_view=view)
         shown = clean(app)
         assert f"{passes} of 64 tokens in every lane; complete rounds: 0" in shown
         assert lessons.text("en", "shell", "experiment_stopped") in shown
@@ -227,7 +227,7 @@ def test_one_that_was_stopped_early_says_how_far_it_came(opened, passes):
 def test_what_the_engine_declines_is_a_sentence(opened):
     refusal = Refusal("too_many_new", model="m", P=1000, new=64, room=25, limit=1024)
     state = State("over", WISH, climbed(), WISH, refusal=refusal)
-    app = opened("ladder", state={"kv_experiments": {"ladder": Still(state)}})
+    app = opened("ladder", state={"kv_jobs": {"ladder": Still(state)}})
     assert any("1,024" in w.value and "25" in w.value for w in app.warning)
     assert "**preallocated, SDPA** is the quickest here" in clean(app)  # what was there stays
 
@@ -236,8 +236,7 @@ def test_with_no_lane_there_is_nothing_to_start(opened):
     app = opened("ladder", ladder_lanes="")
     shown = clean(app)
     assert lessons.text("en", "ladder", "no_lane") in shown
-    assert app.button(key="ladder_none").disabled
-    assert not [b for b in app.button if b.key == "ladder_start"]
+    assert app.button(key="ladder_start").disabled
     assert "ladder_lanes=" in link_of(app)
 
 
@@ -262,7 +261,7 @@ def test_a_graph_is_offered_where_the_model_is_on_cuda(opened, monkeypatch, file
     mine = sys.modules[controls.__module__]  # the rest of the app finds no model
     monkeypatch.setattr(mine, "warm", SimpleNamespace(loaded=lambda name, dtype: model))
     still = {"ladder": Still(State())}
-    app = opened("ladder", state={"kv_experiments": dict(still), "kv_opened": run}, ladder_more="compiled")
+    app = opened("ladder", state={"kv_jobs": dict(still), "kv_opened": run}, ladder_more="compiled")
     clean(app)
     app.button(key="ladder_start").click().run()
     (wish,) = still["ladder"].asked
@@ -295,7 +294,25 @@ def test_lengths_that_do_not_fit_are_refused_before_start(opened):
     """1,024 positions: after 1,000 prompt tokens 25 can be chosen, since the last one is never fed."""
     app = opened("ladder", ladder_P="1000", ladder_N="26")
     assert "New tokens that fit: 25, not 26" in clean(app)
-    assert app.button(key="ladder_none").disabled
-    assert not [b for b in app.button if b.key == "ladder_start"]
+    assert app.button(key="ladder_start").disabled
     app = opened("ladder", ladder_P="1000", ladder_N="25")
-    assert "New tokens that fit" not in clean(app) and [b for b in app.button if b.key == "ladder_start"]
+    assert "New tokens that fit" not in clean(app) and not app.button(key="ladder_start").disabled
+
+
+@pytest.mark.parametrize("query", [{"ladder_lanes": ""}, {"ladder_N": "1024"}])
+def test_stop_is_there_while_it_climbs_whatever_the_controls_say_now(opened, query):
+    climbing = State("running", WISH, climbed(state="running"), WISH)
+    still = {"ladder": Still(climbing)}
+    app = opened("ladder", state={"kv_jobs": dict(still)}, **query)
+    clean(app)
+    assert app.button(key="ladder_start").disabled
+    app.button(key="ladder_stop").click().run()
+    assert still["ladder"].stopped == 1
+
+
+def test_what_was_read_of_another_prompt_does_not_stand_under_this_run(opened):
+    other = ReadsWish(MODEL[0], MODEL[1], "another prompt", 512)
+    app = opened("ladder", state={"kv_jobs": {"reads": Still(State("over", other, read_512(), other, complete=True))}})
+    clean(app)
+    drawn = [e.proto.id for e in app.main if getattr(e.proto, "component_name", "") == "kvviz_chart"]
+    assert not [key for key in drawn if "ladder-reads" in key]

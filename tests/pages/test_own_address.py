@@ -66,10 +66,10 @@ def test_settings_of_the_problem_are_in_the_address_once_they_are_changed(opened
 @pytest.mark.parametrize("name", ["small", "middle", "long"])
 def test_an_example_of_the_problem_is_in_the_address(opened, monkeypatch, name):
     from kvviz.ui import experiment
-    from kvviz.ui.experimenter import Experimenter
+    from kvviz.ui.job import Job
 
     monkeypatch.setattr(experiment, "why_not", lambda wish: None)
-    monkeypatch.setattr(Experimenter, "start", lambda self, wish: None)
+    monkeypatch.setattr(Job, "start", lambda self, wish, **_: None)
     app = opened("problem", work_P="6", work_N="20")
     app.button(key=f"try-problem-{name}").click().run()
     P, N = {"small": ("5", "20"), "middle": ("4", "30"), "long": ("100", "100")}[name]

@@ -16,8 +16,8 @@ from kvviz.features.positions.parts import study
 from kvviz.features.positions.record import Lengths
 from kvviz.features.positions.spec import SPEC
 from kvviz.player.view import View
-from kvviz.ui import kit, links, state
-from kvviz.ui.experimenter import Experimenter, State
+from kvviz.ui import experiment, kit, links, state
+from kvviz.ui.job import MOST_AGAIN, Job, State
 
 pytestmark = pytest.mark.usefixtures("no_models")
 
@@ -34,9 +34,9 @@ def measured(run, *, far: Lengths | None = None, here: View | None = None) -> di
         found["lengths"] = (study.go_far, study.length_wish(), far)
     held = {}
     for name, (work, wish, what) in found.items():
-        held[name] = Experimenter(work)
+        held[name] = Job(work)
         held[name]._state = State("over", wish, what, wish, True)
-    return {"kv_experiments": held}
+    return {"kv_jobs": held}
 
 
 @pytest.fixture(autouse=True)
@@ -140,3 +140,68 @@ def test_a_link_s_own_settings_are_read():
     query = links.query("positions_pair=3&positions_key=2&positions_offset=-4")
     assert links.own(SPEC.fields, query) == {"positions_pair": 3, "positions_key": 2, "positions_offset": "-4"}
     assert links.own(SPEC.fields, links.query("positions_offset=5")) == {}
+
+
+def jobs(state: dict, **changed: State) -> dict:
+    for name, now in changed.items():
+        state["kv_jobs"][name]._state = now
+    return state
+
+
+def shown_charts(app) -> set[str]:
+    return {e.proto.id for e in app.main if getattr(e.proto, "component_name", "") == "kvviz_chart"}
+
+
+@pytest.mark.parametrize("part", ["rotation", "table"])
+def test_what_was_found_of_another_text_goes_when_this_one_failed(opened, part):
+    run = state.bundled_run()
+    held = measured(run, far=paper.far())
+    now = held["kv_jobs"][part]._state
+    old = dataclasses.replace(now.wish, text="another prompt")
+    coming = dataclasses.replace(now, stage="running", answers=old, complete=False)
+    assert any(
+        f"positions-{part}" in key for key in shown_charts(opened("positions", jobs(held, **{part: coming}), step="6"))
+    )
+    failed = dataclasses.replace(coming, stage="over", failed=True)
+    app = opened("positions", jobs(held, **{part: failed}), step="6")
+    assert not any(f"positions-{part}" in key for key in shown_charts(app))
+
+
+def test_lengths_measured_in_another_precision_do_not_stand_under_this_one(opened, monkeypatch):
+    held = measured(state.bundled_run(), far=paper.far())
+    there = shown_charts(opened("positions", held, step="6"))
+    monkeypatch.setattr(study.state, "dtype", lambda: "bfloat16")
+    gone = there - shown_charts(opened("positions", held, step="6"))
+    assert {name for name in ("loss", "kept") if any(f"positions-{name}" in key for key in gone)} == {"loss", "kept"}
+
+
+class Known:
+    """Stands for a model that is there: asking for it costs nothing."""
+
+
+@pytest.mark.parametrize("part", ["rotation", "table", "wrong"])
+def test_what_failed_can_be_tried_again(opened, monkeypatch, part):
+    held = measured(state.bundled_run())
+    now = held["kv_jobs"][part]._state
+    failed = State("over", now.wish, failed=True, by_itself=True)
+    asked: list[tuple] = []
+    app = opened("positions", jobs(held, **{part: failed}), step="6")
+    assert not app.exception
+    monkeypatch.setattr(Job, "start", lambda self, wish, *, by_itself=False: asked.append((wish, by_itself)))
+    app.button(key=f"{part}_again").click().run()
+    assert asked == [(now.wish, True)]
+
+
+@pytest.mark.parametrize("part", ["rotation", "table", "wrong"])
+def test_what_nobody_saw_begins_again_once_somebody_looks(opened, monkeypatch, part):
+    held = measured(state.bundled_run())
+    now = held["kv_jobs"][part]._state
+    asked: list = []
+    monkeypatch.setattr(experiment.warm, "loaded", lambda *_: Known())
+    monkeypatch.setattr(Job, "start", lambda self, wish, *, by_itself=False: asked.append(wish))
+    left = State("over", now.wish, stopped=True, unseen=True, by_itself=True)
+    opened("positions", jobs(held, **{part: left}), step="6")
+    assert now.wish in asked
+    asked.clear()
+    opened("positions", jobs(held, **{part: dataclasses.replace(left, again=MOST_AGAIN)}), step="6")
+    assert now.wish not in asked  # nor for ever

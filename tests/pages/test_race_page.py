@@ -7,17 +7,22 @@ import dataclasses
 import json
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from factories import MACHINE, make_run, model_facts
+from still import Still
 from streamlit.testing.v1 import AppTest
 
 from kvviz.core.refusal import Refusal
-from kvviz.features.race.parts import runner
-from kvviz.features.race.parts.runner import Racer, State, Wish
+from kvviz.features.race.parts import wish as work
 from kvviz.features.race.parts.view import Plan, stretch, view
+from kvviz.features.race.parts.wish import RaceWish, WaitsWish
 from kvviz.features.race.record import Allocator, Lane, Race, Waits
+from kvviz.models.turns import Turns
+from kvviz.ui import experiment, job, warm
+from kvviz.ui.job import Job, State
 
 pytestmark = pytest.mark.usefixtures("no_models")  # a race runs no passes here
 APP = Path(__file__).parent.parent.parent / "app.py"
@@ -41,32 +46,24 @@ def a_race(P: int = 5, N: int = 20, slow: float = 3.0, fast: float = 2.0, **chan
     return dataclasses.replace(race, **changes)
 
 
-class Still(Racer):
-    """A racer that stands in one state and writes down what it is asked for."""
-
-    def __init__(self, state: State) -> None:
-        super().__init__()
-        self._state = state
-        self.asked: list[tuple[Wish, bool]] = []
-        self.stopped = 0
-
-    def start(self, wish: Wish, *, waits: bool = False) -> None:
-        self.asked.append((wish, waits))
-
-    def stop(self) -> None:
-        self.stopped += 1
+WISH = RaceWish("story-gpt2", "float32", "Dorothy and the Tin Woodman", 20)
+WAITS = WaitsWish("story-gpt2", "float32", "Dorothy and the Tin Woodman")
 
 
-def opened(state: State | None = None, **query: str) -> tuple[AppTest, Still]:
-    racer = Still(state or State())
+def opened(state: State | None = None, waits: State | None = None, **query: str) -> tuple[AppTest, Still]:
     test = AppTest.from_file(str(APP), default_timeout=60)
-    test.session_state["kv_racer"] = racer
+    jobs = {"race": Still(state or State()), "race_waits": Still(waits or State())}
+    test.session_state["kv_jobs"] = dict(jobs)
     for name, value in query.items():
         test.query_params[name] = value
     test.run()
     test.switch_page("pages/race.py").run()
     assert not test.exception
-    return test, racer
+    return test, jobs["race"]
+
+
+def over(race: Race, **more: object) -> State:
+    return State(**{"stage": "over", "wish": WISH, "found": race, "answers": WISH, "complete": True} | more)
 
 
 def lanes(test: AppTest) -> dict:
@@ -109,16 +106,16 @@ def test_a_link_sets_the_controls_and_says_what_it_cannot_use():
     assert "race_P=100&race_N=7" in link
     assert "race_repeats" not in link
     test.button(key="race_start").click().run()
-    assert [(w.length, w.new, w.repeats, waits) for w, waits in racer.asked] == [(100, 7, None, False)]
-    assert racer.asked[0][0].model == "story-gpt2"
-    assert racer.asked[0][0].prompt == "Dorothy and the Tin Woodman"
+    assert [(w.length, w.new, w.repeats) for w in racer.asked] == [(100, 7, None)]
+    assert racer.asked[0].model == "story-gpt2"
+    assert racer.asked[0].prompt == "Dorothy and the Tin Woodman"
 
 
 def test_a_number_typed_just_before_start_is_raced():
     test, racer = opened()
     test.number_input(key="race_N").set_value(50)
     test.button(key="race_start").click().run()  # both in one message, as when a click ends the typing
-    assert [w.new for w, _ in racer.asked] == [50]
+    assert [w.new for w in racer.asked] == [50]
 
 
 def test_try_this_sets_the_controls_and_starts():
@@ -126,23 +123,23 @@ def test_try_this_sets_the_controls_and_starts():
     test.button(key="try-race-long").click().run()
     assert (test.number_input(key="race_P").value, test.number_input(key="race_N").value) == (100, 100)
     test.button(key="try-race-waits").click().run()
-    assert [(w.length, w.new, waits) for w, waits in racer.asked] == [(100, 100, False), (None, 1, True)]
+    assert [(w.length, w.new) for w in racer.asked] == [(100, 100)]
+    assert test.session_state.kv_jobs["race_waits"].asked == [WAITS]
 
 
 def test_while_it_runs():
-    wish = Wish("story-gpt2", "a prompt", 20)
-    test, racer = opened(State("racing", wish, "k", race=a_race(state="running")))
+    test, racer = opened(over(a_race(state="running"), stage="running", complete=False))
     assert test.button(key="race_start").disabled
     assert test.button(key="try-race-short").disabled
     test.button(key="race_stop").click().run()
     assert racer.stopped == 1
     assert lanes(test)["proofs"] == []
-    waiting, _ = opened(State("waiting", wish, "k", before=2))
-    assert lanes(waiting)["say"].startswith("Races ahead of yours on this model: 2.")
+    waiting, _ = opened(State("waiting", WISH, key="k", before=2))
+    assert lanes(waiting)["say"].startswith("Measurements ahead of yours on this device: 2.")
 
 
 def test_after_the_race():
-    test, _ = opened(State("over", Wish("random", "a prompt", 20), "k", race=a_race()))
+    test, _ = opened(over(a_race()))
     data = lanes(test)
     assert (
         "**60.0 ms** without the cache, **40.0 ms** with it. Repeat by repeat that is **1.50×** the speed"
@@ -257,7 +254,7 @@ def test_waits_are_charted():
         MACHINE,
         "done",
     )
-    test, _ = opened(State("over", Wish("story-gpt2", "p", 1), "k", waits=found))
+    test, _ = opened(waits=State("over", WAITS, found, WAITS, complete=True))
     told = " ".join(m.value for m in test.markdown)
     assert "From 10 to 800 prompt tokens the first token takes 21.0 times as long (4.00 ms, then 84.0 ms)" in told
     assert "The chart is under the buttons." not in told  # a race has been asked for since
@@ -275,21 +272,18 @@ def test_the_first_token_is_answered_above_its_button():
         MACHINE,
         "done",
     )
-    wish = Wish("story-gpt2", "p", 1)
     for state, says in (
-        (State("racing", wish, "k", measuring_waits=True), "Measuring: each prompt several times, in turn."),
-        (State("over", wish, "k", waits=found, measuring_waits=True), "the first token takes 21.0 times as long"),
+        (State("running", WAITS, started=1.0), "Measuring: each prompt several times, in turn."),
+        (State("over", WAITS, found, WAITS, True, started=1.0), "the first token takes 21.0 times as long"),
     ):
-        test, _ = opened(state)
+        test, _ = opened(waits=state)
         page = [(getattr(e, "key", None), str(getattr(e, "value", ""))) for e in test.main]
         answered = next(i for i, (_, said) in enumerate(page) if says in said and "chart is under the buttons" in said)
         assert answered < [key for key, _ in page].index("try-race-waits")
 
 
 def test_a_run_whose_model_is_not_here_cannot_race():
-    racer = Still(State())
     test = AppTest.from_file(str(APP), default_timeout=60)
-    test.session_state["kv_racer"] = racer
     test.session_state["kv_opened"] = make_run(name="no-such-model", N=3)
     test.run()
     test.switch_page("pages/race.py").run()
@@ -304,9 +298,10 @@ class Stage:
         from kvviz.features.race import measure as engine
 
         self.go, self.error, self.stops = threading.Semaphore(0), error, []
-        monkeypatch.setattr(runner.warm, "model", lambda name, dtype: name)
+        model = SimpleNamespace(device="cpu", lock=Turns())
+        monkeypatch.setattr(job.warm, "model", lambda name, dtype: model)
         monkeypatch.setattr(engine, "race", self.race)
-        monkeypatch.setattr(runner, "_lines", {})
+        monkeypatch.setattr(job, "_queues", {})
 
     def race(self, model, prompt, new, *, stop, **_):
         self.stops.append(stop)
@@ -320,7 +315,11 @@ class Stage:
             yield a_race(N=n, state="done" if n == new else "running")
 
 
-def until(racer: Racer, wanted) -> State:
+def wish(prompt: str, new: int) -> RaceWish:
+    return RaceWish("m", "float32", prompt, new)
+
+
+def until(racer: Job, wanted) -> State:
     """The first state for which `wanted` holds; the test fails after half a minute."""
     tick = threading.Event()
     for _ in range(3000):
@@ -332,46 +331,46 @@ def until(racer: Racer, wanted) -> State:
 
 
 def test_a_race_runs_and_stops_between_two_tokens(monkeypatch):
-    stage, racer = Stage(monkeypatch), Racer()
-    racer.start(Wish("m", "p", 5))
+    stage, racer = Stage(monkeypatch), Job(work.race)
+    racer.start(wish("p", 5))
     stage.go.release()
-    assert until(racer, lambda s: s.race is not None).stage == "racing"
+    assert until(racer, lambda s: s.fresh is not None).stage == "running"
     racer.stop()
     stage.go.release()
     over = until(racer, lambda s: not s.busy)
-    assert (over.stage, over.race.state, over.failed, over.refusal) == ("over", "stopped", False, None)
+    assert (over.stage, over.fresh.state, over.failed, over.refusal) == ("over", "stopped", False, None)
 
 
 def test_the_second_race_waits_for_the_first(monkeypatch):
-    stage, first, second = Stage(monkeypatch), Racer(), Racer()
-    first.start(Wish("m", "p", 1))
-    until(first, lambda s: s.stage == "warming")
-    second.start(Wish("m", "p", 1))
-    assert until(second, lambda s: s.stage == "waiting").before == 1
+    stage, first, second = Stage(monkeypatch), Job(work.race), Job(work.race)
+    first.start(wish("p", 1))
+    until(first, lambda s: s.stage == "running")
+    second.start(wish("p", 1))
+    assert until(second, lambda s: s.stage == "waiting" and s.before).before == 1
     stage.go.release()
     until(first, lambda s: not s.busy)
-    until(second, lambda s: s.stage == "warming")
+    until(second, lambda s: s.stage == "running")
     stage.go.release()
-    assert until(second, lambda s: not s.busy).race.n == 1
+    assert until(second, lambda s: not s.busy).fresh.n == 1
 
 
 def test_a_new_start_replaces_the_race_at_hand(monkeypatch):
-    stage, racer = Stage(monkeypatch), Racer()
-    racer.start(Wish("m", "p", 3))
-    key = until(racer, lambda s: s.stage == "warming").key
-    racer.start(Wish("m", "other", 2))
+    stage, racer = Stage(monkeypatch), Job(work.race)
+    racer.start(wish("p", 3))
+    key = until(racer, lambda s: s.stage == "running" and stage.stops).key
+    racer.start(wish("other", 2))
     assert stage.stops[0].is_set()
     for _ in range(4):
         stage.go.release()
     over = until(racer, lambda s: not s.busy)
     assert over.key != key
-    assert (over.wish.prompt, over.race.n, over.race.state) == ("other", 2, "done")
+    assert (over.wish.prompt, over.fresh.n, over.fresh.state) == ("other", 2, "done")
 
 
 def test_what_the_engine_declines_is_a_sentence(monkeypatch):
     Stage(monkeypatch, error=Refusal("too_many_new", model="m", P=1000, new=50, room=25, limit=1024))
-    racer = Racer()
-    racer.start(Wish("m", "p", 50))
+    racer = Job(work.race)
+    racer.start(wish("p", 50))
     refused = until(racer, lambda s: not s.busy)
     assert refused.refusal.code == "too_many_new"
     test, _ = opened(refused)
@@ -379,10 +378,20 @@ def test_what_the_engine_declines_is_a_sentence(monkeypatch):
 
 
 def test_a_race_nobody_looks_at_ends(monkeypatch):
-    stage, racer = Stage(monkeypatch), Racer()
-    monkeypatch.setattr(runner, "UNSEEN_S", -1.0)  # any time is too long
-    racer.start(Wish("m", "p", 50))
+    stage, racer = Stage(monkeypatch), Job(work.race)
+    monkeypatch.setattr(WaitsWish, "unseen_seconds", -1.0)  # any time is too long
+    racer.start(wish("p", 50))
     for _ in range(3):
         stage.go.release()
     over = until(racer, lambda s: not s.busy)
-    assert (over.stage, over.failed, over.race.state) == ("over", False, "stopped")
+    assert (over.stage, over.failed, over.stopped, over.unseen) == ("over", False, True, True)
+
+
+def test_start_is_off_once_the_model_was_refused(monkeypatch):
+    """Its files are there, and loading them came to a sentence: a race could only come to the same."""
+    refusal = Refusal("load_failed", model="story-gpt2", reason="the file is cut off")
+    monkeypatch.setattr(experiment.warm, "status", lambda name, dtype="float32": warm.Status("failed", 1.0, refusal))
+    test, _ = opened()
+    assert test.button(key="race_start").disabled
+    assert test.button(key="try-race-short").disabled
+    assert any("the file is cut off" in c.value for c in test.caption)

@@ -16,10 +16,10 @@ from kvviz.core.refusal import Refusal
 from kvviz.features.ladder.record.ladder import Rates
 from kvviz.features.race.record import Lane, Spread
 from kvviz.features.roofline import parts as roofline_page
+from kvviz.features.roofline.parts.wishes import RooflineWish
 from kvviz.features.roofline.record import Point, Roofline, Skipped
 from kvviz.ui import experiment, kit
-from kvviz.ui.experimenter import State
-from kvviz.ui.experiments import RooflineWish
+from kvviz.ui.job import State
 
 pytestmark = pytest.mark.usefixtures("no_models")
 
@@ -50,9 +50,10 @@ def over(record: Roofline, wish: RooflineWish = TIMED, **more) -> State:
     return State(**{"stage": "over", "wish": wish, "found": record, "answers": wish, "complete": True} | more)
 
 
-def page(opened, state: State, *, others: dict | None = None, **query: str):
+def page(opened, state: State, *, race: Still | None = None, **query: str):
     still = Still(state)
-    return opened("roofline", state={"kv_experiments": {"roofline": still}} | (others or {}), **query), still
+    jobs = {"roofline": still} | ({"race": race} if race else {})
+    return opened("roofline", state={"kv_jobs": jobs}, **query), still
 
 
 def check(app, language: str, *known: str, charts: int) -> str:
@@ -200,6 +201,6 @@ def test_the_last_race_shows_how_far_its_lanes_are(opened, planned, language):
     """9 + 21 tokens, the middle at position 19: 23,068,672 + 19 · 12,288 bytes at 10 GB/s are 2.33 ms."""
     lane = Lane(np.full((1, 21), 7.0), *(np.zeros(21, np.int64),) * 3)
     race = SimpleNamespace(model=planned.model, P=9, n=21, passes=20, cached=lane, uncached=lane, state="done")
-    racer = SimpleNamespace(state=lambda: SimpleNamespace(race=race))
-    app, _ = page(opened, over(timed(planned)), others={"kv_racer": racer}, lang=language)
+    racer = Still(State("over", found=race))
+    app, _ = page(opened, over(timed(planned)), race=racer, lang=language)
     check(app, language, "7.00 ms", "2.33 ms", "3.00", charts=2)

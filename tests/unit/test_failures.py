@@ -7,6 +7,7 @@ import threading
 import types
 import weakref
 from collections import OrderedDict
+from concurrent.futures import Future
 
 import pytest
 import torch
@@ -216,7 +217,7 @@ def test_a_device_that_no_longer_answers_is_given_up(monkeypatch):
     monkeypatch.setattr(torch, "ones", dead)
     assert str(device.pick()) == "cuda:0"
     for where in ("cuda:0", "cuda:1", "cpu"):
-        loading._loaded["x", where, "float32"] = loading._Once()
+        loading._loaded["x", where, "float32"] = Future()
     model = types.SimpleNamespace(device=torch.device("cuda:0"), facts=types.SimpleNamespace(name="x"))
     refusal = refused("device_lost", failures.run_or_end, model, dead)
     assert refusal.values == {"device": "cuda:0"}

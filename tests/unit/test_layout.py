@@ -194,3 +194,28 @@ def test_streamlit_reports_nothing_and_watches_nothing():
     assert "gatherUsageStats = false" in config
     assert 'fileWatcherType = "none"' in config
     assert "showEmailPrompt = false" in config  # else the first start on a machine waits for an answer
+
+
+def test_threads_are_begun_in_one_place():
+    """One job machine: whoever wants work done beside the page goes through it."""
+    found = set()
+    for path in (p for p in PYTHON if p.is_relative_to(ROOT / "kvviz")):
+        for node in ast.walk(tree(path)):
+            name = getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+            if name in ("Thread", "Timer", "ThreadPoolExecutor", "start_new_thread", "to_thread", "run_in_executor"):
+                found.add(shown(path))
+    assert found == {"kvviz/core/background.py"}
+
+
+def test_one_place_says_whether_a_result_is_about_a_wish():
+    """`State.answers` may be shown; it is compared in the job alone."""
+    found = [
+        f"{shown(path)}:{node.lineno}"
+        for path in PYTHON
+        if shown(path) != "kvviz/ui/job.py"
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Compare)
+        for side in (node.left, *node.comparators)
+        if isinstance(side, ast.Attribute) and side.attr == "answers"
+    ]
+    assert found == []

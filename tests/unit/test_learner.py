@@ -7,8 +7,7 @@ import threading
 import pytest
 
 from kvviz.core.refusal import Refusal
-from kvviz.ui import learner as module
-from kvviz.ui import warm
+from kvviz.ui import job, warm
 from kvviz.ui.learner import Learner
 from tests.unit.learner_kit import PROMPT, finished, lengths, settings, until
 
@@ -72,7 +71,7 @@ def test_the_old_run_stays_until_the_new_one_has_its_prefill(learner, monkeypatc
     until(lambda: finished(learner))
     first, gate = learner.run, threading.Event()
     real = warm.model
-    monkeypatch.setattr(module.warm, "model", lambda name, dtype: (gate.wait(60), real(name, dtype))[1])
+    monkeypatch.setattr(warm, "model", lambda name, dtype: (gate.wait(60), real(name, dtype))[1])
     learner.start(settings(prompt="The king", new=1), compare=False)
     assert learner.run is first
     assert not learner.owns(first)
@@ -123,8 +122,8 @@ def test_a_pass_that_breaks_keeps_all_before_it(monkeypatch, caplog):
 
 def test_stop_before_the_first_pass_starts_nothing(learner, monkeypatch):
     gate, real = threading.Event(), warm.model
-    monkeypatch.setattr(module.warm, "model", lambda name, dtype: (gate.wait(60), real(name, dtype))[1])
-    monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(warm, "model", lambda name, dtype: (gate.wait(60), real(name, dtype))[1])
+    monkeypatch.setattr(job, "IDLE_SECONDS", 0.05)
     learner.start(settings(), compare=False)
     learner.stop()
     gate.set()
@@ -145,7 +144,7 @@ def test_a_second_run_that_comes_to_nothing_leaves_the_first_alive(learner, monk
             raise RuntimeError("on purpose")
         return real(name, dtype)
 
-    monkeypatch.setattr(module.warm, "model", model)
+    monkeypatch.setattr(warm, "model", model)
     learner.start(settings(prompt="a " * 2000 if end == "refused" else "Once", new=2), compare=False)
     assert learner.run is first and not learner.owns(first)
     if end == "stopped":
@@ -165,8 +164,8 @@ def test_a_run_nobody_looks_at_pauses(learner, monkeypatch):
     """C11: a closed tab asks no more, and its passes end."""
     learner.start(settings(new=1), compare=False)
     until(lambda: finished(learner))
-    monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
-    monkeypatch.setattr(module, "UNSEEN_SECONDS", 0.2)
+    monkeypatch.setattr(job, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(job, "UNSEEN_SECONDS", 0.2)
     learner.extend(1000)
     until(lambda: learner._worker is None)
     assert 1 < len(learner.run.steps) < 1000
@@ -182,7 +181,7 @@ def test_compare_can_change_between_passes(learner):
 
 
 def test_an_idle_worker_ends(learner, monkeypatch):
-    monkeypatch.setattr(module, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(job, "IDLE_SECONDS", 0.05)
     learner.start(settings(new=1), compare=False)
     until(lambda: finished(learner))
     until(lambda: learner._worker is None)
@@ -243,7 +242,7 @@ def test_memory_that_runs_out_ends_one_run_and_no_other(monkeypatch):
     for learner, prompt in ((one, "The king"), (two, "Once upon a time")):
         learner.start(settings(prompt=prompt, new=2), compare=False)
     until(lambda: finished(one) and finished(two))
-    mine, real = one._worker.ident, engine.run_pass
+    mine, real = one._at[1], engine.run_pass
 
     def run_pass(*args, **kwargs):
         if threading.get_ident() == mine:

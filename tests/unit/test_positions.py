@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from kvviz.core.refusal import Refusal
 from kvviz.engine import Session
 from kvviz.features.positions.measure import lengths, positions
 from kvviz.features.positions.record import SCALINGS
@@ -305,3 +306,18 @@ def test_the_study_of_lengths_says_how_far_it_is(story_gpt2, story_llama):
     np.testing.assert_allclose(last.curve("story-llama").loss, lengths.losses(story_llama, row))
     half = dataclasses.replace(last.curves[0], loss=np.array([1.0, 2.0, 3.0, 4.0, 6.0]))
     assert half.blocks(2).tolist() == [1.5, 3.5, 6.0]
+
+
+@pytest.mark.parametrize("failing", ["story-llama", "story-gpt2"])
+def test_memory_that_runs_out_is_told_of_the_model_whose_pass_it_was(story_gpt2, story_llama, monkeypatch, failing):
+    real = lengths.losses
+
+    def losses(model, row):
+        if model.facts.name == failing:
+            raise MemoryError
+        return real(model, row)
+
+    monkeypatch.setattr(lengths, "losses", losses)
+    with pytest.raises(Refusal) as caught:
+        list(lengths.study(story_llama, story_gpt2, rows=1, length=320))
+    assert (caught.value.code, caught.value.values["model"]) == ("out_of_memory", failing)

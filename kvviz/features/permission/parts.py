@@ -1,21 +1,72 @@
 """Why K and V may be kept: edit one token and see which of them change; then use the cache wrongly on purpose."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from threading import Event
+from typing import TYPE_CHECKING
+
 import streamlit as st
 
 from kvviz.core import Run
 from kvviz.core.tokens import label
 from kvviz.features.permission.figure import breaks as wrong
 from kvviz.features.permission.figure import permission as figures
-from kvviz.features.permission.record.breaks import KINDS
+from kvviz.features.permission.record.breaks import KINDS, Breaks
 from kvviz.features.permission.record.permission import Permission
 from kvviz.features.permission.spec import SPEC, Own
 from kvviz.ui import experiment, held, kit, sentences, state
-from kvviz.ui.experimenter import State
-from kvviz.ui.experiments import BreakWish, EditWish, broken, found, middle, usual_edit
 from kvviz.ui.guard import guarded
+from kvviz.ui.job import PromptWish, State, Wish
 from kvviz.ui.language import literal, t
 
+if TYPE_CHECKING:
+    from kvviz.models.loading import LoadedModel
+
 NAME = SPEC.name
+
+
+@dataclass(frozen=True)
+class EditWish(Wish):
+    """The prompt with `text`'s first token at `position`."""
+
+    prompt: str
+    position: int
+    text: str
+    how: str
+
+    @property
+    def meanwhile(self) -> object:
+        return type(self), self.model, self.dtype, self.prompt
+
+
+def edited(model: LoadedModel, wish: EditWish, stop: Event) -> Iterator[Permission]:
+    from kvviz.features.permission.measure import permission as engine
+
+    return engine.compare(model, wish.prompt, wish.position, wish.text, wish.how)
+
+
+def middle(run: Run) -> int:
+    """Where an edit is worth seeing: there is something before it, and more after it."""
+    return min(run.P - 1, run.P // 3)
+
+
+def usual_edit(run: Run, position: int) -> str:
+    """What is put in until the learner types something: not what stands there already."""
+    there = run.pieces[int(run.prompt_ids[position])] if position < run.P else b""
+    return " the" if there != b" the" else " and"
+
+
+@dataclass(frozen=True)
+class BreakWish(PromptWish):
+    """Every fault on that prompt."""
+
+
+def broken(model: LoadedModel, wish: BreakWish, stop: Event) -> Iterator[Breaks]:
+    from kvviz.features.permission.measure import breaks as engine
+
+    return engine.all_kinds(model, wish.prompt)
 
 
 def controls(run: Run) -> EditWish:
@@ -52,10 +103,10 @@ def masked() -> bool:
     return held.values(Own).causal != "off"
 
 
-def hero(now: State) -> object:
+def hero(now: State, wish: EditWish) -> object:
     """The map, and beside it what became of a cached run."""
     run = state.current_run()
-    if (result := found(now, run)) is None:
+    if (result := now.result_for(wish)) is None:
         kit.answer(NAME, "answer_waiting")
         st.markdown(t(NAME, "waiting", tokens=" ".join(sentences.token(run, i) for i in run.prompt_ids[:40])))
         return None
@@ -88,10 +139,10 @@ def put(**chosen: object) -> None:
     held.reset(Own, broken=held.values(Own).broken, **chosen)
 
 
-def breaking(now: State) -> None:
+def breaking(now: State, wish: BreakWish) -> None:
     """One fault: its logits step by step, and what it wrote."""
     kind = held.values(Own).broken
-    result = found(now, state.current_run())
+    result = now.result_for(wish)
     if kind is None or result is None or kind not in result.broken:
         st.markdown(t(NAME, "broken_unset" if kind is None else "broken_wait"))
         return
@@ -123,7 +174,9 @@ def below(result: Permission | None, run: Run) -> None:
     st.markdown(t(NAME, "broken_intro", **values))
     kind = kit.choice(SPEC, "broken", kind="pills")
     wish = BreakWish(run.model.name, run.model.dtype, run.prompt)
-    experiment.live("permission-broken", "broken", broken, wish, breaking, by_itself=kind is not None)
+    experiment.live(
+        "permission-broken", "broken", broken, wish, lambda now: breaking(now, wish), by_itself=kind is not None
+    )
     st.subheader(t(NAME, "no_q_heading"), anchor=False)
     st.markdown(t(NAME, "no_q", **values))
     kit.code(NAME, **values)

@@ -1,6 +1,11 @@
 """Without a cache: the triangle of rows that are computed again and again, counted."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 from dataclasses import dataclass
+from threading import Event
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
@@ -9,14 +14,30 @@ from kvviz.features.problem import figure as figures
 from kvviz.features.problem.record import Growth, of_run
 from kvviz.features.problem.spec import SPEC, Own
 from kvviz.ui import experiment, held, kit, sentences, state
-from kvviz.ui.experimenter import State
-from kvviz.ui.experiments import GrowthWish, found, growth
 from kvviz.ui.guard import guarded
+from kvviz.ui.job import PromptWish, State
 from kvviz.ui.language import t
+
+if TYPE_CHECKING:
+    from kvviz.models.loading import LoadedModel
 
 NAME = SPEC.name
 NEW = Own().work_N
 SMALL, MIDDLE, LONG = (5, 20), (4, 30), (100, 100)  # P, N of Try this
+
+
+@dataclass(frozen=True)
+class GrowthWish(PromptWish):
+    """`length` None: the prompt as it is; else cut, or said again, to so many tokens."""
+
+    new: int
+    length: int | None = None
+
+
+def growth(model: LoadedModel, wish: GrowthWish, stop: Event) -> Iterator[Growth]:
+    from kvviz.features.problem import measure as engine
+
+    return engine.generate(model, wish.prompt, wish.new, wish.length)
 
 
 @dataclass(frozen=True)
@@ -66,7 +87,7 @@ def hero(now: State) -> object:
     Until the experiment has counted on this run's prompt: the first passes of the run itself.
     """
     run, last = state.current_run(), held.held(Last)
-    whole = found(now, run) or of_run(run, NEW)
+    whole = now.result_for(wished(run, Own())) or of_run(run, NEW)
     line = st.container()
     picture, side = st.columns([3.2, 1.4])
     with side:
@@ -104,7 +125,7 @@ def counters(values: dict) -> None:
 def take(run: Run, P: int, N: int) -> None:
     """Sets the controls and generates."""
     held.put(Own, work_P=P, work_N=N)
-    experiment.experimenter(NAME, growth).start(wished(run, held.values(Own)))
+    experiment.job(NAME, growth).start(wished(run, held.values(Own)))
 
 
 @guarded

@@ -16,9 +16,9 @@ from kvviz.features.attention.spec import SPEC
 from kvviz.figures import text
 from kvviz.player.view import View
 from kvviz.ui import experiment, kit, sentences, state
-from kvviz.ui.experimenter import State
 from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded
+from kvviz.ui.job import State
 from kvviz.ui.language import t
 
 
@@ -125,9 +125,9 @@ def gallery(run: Run) -> None:
 
 
 def _gallery(run: Run, now: State) -> None:
-    if now.found is None or now.answers != wishes(run)[1]:
+    found = now.result_for(wishes(run)[1])
+    if found is None:
         return
-    found = now.found
     equal = {c.name: kit.number(c.max_abs_dlogit) for c in found.comparisons}
     values: dict[str, object] = {f"d_{n}": v for n, v in equal.items()} | {"W": found.window, "n": len(found.ids)}
     chunk = found.of("chunk")[1]

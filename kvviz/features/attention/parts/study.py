@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from kvviz.core import Check, Run
 from kvviz.features.attention.record.heads import HABITS, HeadFacts, Induction, head_facts
 from kvviz.figures import text
 from kvviz.ui import experiment, kit
-from kvviz.ui.experimenter import State
+from kvviz.ui.job import State, Wish
 from kvviz.ui.language import t
 
 NAME = "attention"
@@ -21,30 +22,26 @@ LONGEST = 512  # tokens of the run that the proofs are made on
 
 
 @dataclass(frozen=True)
-class HeadWish:
+class HeadWish(Wish):
     """Induction on this model, and the proofs on the run's tokens."""
 
-    model: str
-    dtype: str
     ids: tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class MaskWish:
+class MaskWish(Wish):
     """The gallery, with the run's tokens."""
 
-    model: str
-    dtype: str
     ids: tuple[int, ...]
 
 
-def measure_heads(model: Any, wish: HeadWish) -> Iterator[tuple[Induction, tuple[Check, ...]]]:
+def measure_heads(model: Any, wish: HeadWish, stop: Event) -> Iterator[tuple[Induction, tuple[Check, ...]]]:
     from kvviz.features.attention.measure import heads as engine
 
     yield engine.induction(model), engine.checks(model, wish.ids)
 
 
-def make_masks(model: Any, wish: MaskWish) -> Iterator[Any]:
+def make_masks(model: Any, wish: MaskWish, stop: Event) -> Iterator[Any]:
     from kvviz.features.attention.measure import masks as mask_gallery
 
     yield mask_gallery.gallery(model, wish.ids)
@@ -59,7 +56,7 @@ def wishes(run: Run) -> tuple[HeadWish, MaskWish]:
 def study(run: Run) -> tuple[Induction | None, tuple[Check, ...]]:
     """What the experiment on this run's model has found, if it has."""
     now = experiment.at_hand("heads", measure_heads, wishes(run)[0])
-    return now.found if now.found and now.answers == now.wish == wishes(run)[0] else (None, ())
+    return now.result_for(wishes(run)[0]) or (None, ())
 
 
 def _facts(run: Run, step: int) -> HeadFacts:
@@ -92,12 +89,11 @@ def proofs(run: Run) -> None:
 
 def _proofs(run: Run, now: State) -> None:
     own, wish = wishes(run)
-    found = list(now.found[1]) if now.found and now.answers == own else []
-    masked = experiment.at_hand("masks", make_masks, wish)
-    if masked.found and masked.answers == wish:
+    found = list((now.result_for(own) or (None, ()))[1])
+    if masked := experiment.at_hand("masks", make_masks, wish).result_for(wish):
         found += [
             Check(f"mask_{c.name}", "holds" if c.equal else "fails", c.max_abs_dlogit, c.limit)
-            for c in masked.found.comparisons
+            for c in masked.comparisons
             if c.must_equal
         ]
     if found:

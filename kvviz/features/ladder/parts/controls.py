@@ -6,10 +6,10 @@ import streamlit as st
 
 from kvviz.core import Run
 from kvviz.core.refusal import Refusal
+from kvviz.features.ladder.parts.wish import LadderWish, ladder
 from kvviz.features.ladder.spec import LANES as EVERY
 from kvviz.features.ladder.spec import SPEC
 from kvviz.ui import experiment, warm
-from kvviz.ui.experiments import LadderWish, ladder
 from kvviz.ui.guard import refused
 from kvviz.ui.language import t
 
@@ -43,15 +43,14 @@ def controls(run: Run) -> LadderWish:
     _several(st.container(), "ladder_lanes", EVERY)
     wish = wish_of(run)
     problem = too_long(run, wish)
-    if wish.lanes and problem is None:
 
-        def asked() -> LadderWish:
-            at_click = wish_of(run)
-            return at_click if at_click.lanes and too_long(run, at_click) is None else wish
+    def asked() -> LadderWish:
+        at_click = wish_of(run)
+        return at_click if at_click.lanes and too_long(run, at_click) is None else wish
 
-        experiment.start_and_stop(NAME, ladder, wish, t(NAME, "start"), where=(start, stop), asked=asked)
-    else:
-        start.button(t(NAME, "start"), key="ladder_none", type="primary", width="stretch", disabled=True)
+    off = not wish.lanes or problem is not None
+    experiment.start_and_stop(NAME, ladder, wish, t(NAME, "start"), where=(start, stop), asked=asked, off=off)
+    if off:
         st.caption(t(NAME, "no_lane") if problem is None else refused(problem))
     return wish
 
@@ -108,4 +107,4 @@ def take(run: Run, **chosen: object) -> None:
     usual = {"ladder_P": None, "ladder_N": NEW, "ladder_B": BATCH, "ladder_lanes": LANES, "ladder_more": MORE,
              "ladder_view": "time"}  # fmt: skip
     st.session_state.update(usual | chosen)
-    experiment.experimenter(NAME, ladder).start(wish_of(run))
+    experiment.job(NAME, ladder).start(wish_of(run))

@@ -8,14 +8,14 @@ from kvviz.core import Run, lessons
 from kvviz.features.ladder.figure import ladder as figures
 from kvviz.features.ladder.figure import ladders as said
 from kvviz.features.ladder.parts.controls import NAME, wish_of
-from kvviz.features.ladder.record.ladder import WIDTH, Ladder
+from kvviz.features.ladder.parts.wish import LadderWish, ReadsWish, reads
+from kvviz.features.ladder.record.ladder import WIDTH, Ladder, Reads
 from kvviz.features.ladder.spec import SPEC
 from kvviz.features.race.record import ENOUGH
 from kvviz.theory.memory import human
 from kvviz.ui import experiment, kit, links, sentences, state
-from kvviz.ui.experimenter import State
-from kvviz.ui.experiments import LadderWish, ReadsWish, reads
 from kvviz.ui.guard import guarded
+from kvviz.ui.job import State
 from kvviz.ui.language import t
 
 T_READ = 512  # positions that the layouts are read at, until the learner says otherwise
@@ -44,7 +44,7 @@ def hero(now: State) -> object:
     with side:
         _lanes(found)
         _besides(found, values)
-        if now.answers != wish and not now.busy:
+        if not now.about(wish) and not now.busy:
             st.caption(t(NAME, "other", **_asked(now.answers, values)))
         return st.container()
 
@@ -149,11 +149,11 @@ def reading(run: Run) -> None:
 
     wish = asked()
     experiment.start_and_stop("reads", reads, wish, t(NAME, "reads_start"), where=(start, stop), asked=asked)
-    experiment.live("ladder-reads", "reads", reads, wish, _read, by_itself=False)
+    experiment.live("ladder-reads", "reads", reads, wish, lambda now: _read(now, wish), by_itself=False)
 
 
-def _read(now: State) -> None:
-    found = now.found
+def _read(now: State, wish: ReadsWish) -> None:
+    found: Reads | None = now.result_for(wish)
     if found is None or not found.layouts[0].ms.count:
         return
     values = said.reads_values(found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -95,7 +96,8 @@ def _study(rotary: LoadedModel, learned: LoadedModel, rows: int, length: int, fa
         for i, (_, model) in enumerate(lanes):
             if r >= len(texts[model.facts.name]):
                 continue
-            sums[i].append(losses(model, texts[model.facts.name][r]))
+            passing = partial(losses, model, texts[model.facts.name][r])
+            sums[i].append(failures.run_or_end(model, passing))  # here it is known whose failure it would be
             curves = tuple(
                 Curve(m.facts.name, s, factor if s != "none" else 1.0, m.facts.trained_positions,
                       np.mean(sums[j], axis=0), len(sums[j]))

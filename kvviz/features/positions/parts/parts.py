@@ -16,7 +16,6 @@ from kvviz.features.positions.parts.study import (
     found,
     go_far,
     length_wish,
-    model_of,
     read_table,
     rotate,
     rotation_wish,
@@ -27,7 +26,7 @@ from kvviz.features.positions.record import Rotation, Table
 from kvviz.features.positions.spec import SPEC
 from kvviz.player.view import View
 from kvviz.ui import experiment, kit, sentences, state
-from kvviz.ui.experimenter import State
+from kvviz.ui.job import State
 from kvviz.ui.language import t
 
 ALIBI = 24  # positions of the matrix, at most
@@ -57,10 +56,10 @@ def _part(run: Run, here: View, kind: str) -> None:
 
 
 def _table(run: Run, here: View, now: State) -> None:
-    if not _mine(now, model_of(run, "learned")[0]):
+    record: Table | None = now.result_for(table_wish(run))
+    if record is None:
         st.skeleton(height=TABLE_TALL)
         return
-    record: Table = now.found
     own = run.model.positions == "learned"
     position = min(int(run.steps[here.step].positions[-1]) if own else run.P - 1, len(record.values) - 1)
     values = figures.table_values(record, position) | _moved(record.shift)
@@ -85,17 +84,13 @@ def _moved(shift: Any) -> dict[str, object]:
     }
 
 
-def _mine(now: State, model: str) -> bool:
-    return now.found is not None and now.found.model == model
-
-
 def _rotation(run: Run, here: View, now: State) -> None:
     if st.session_state.pop("kv_positions_moved", False):
         st.rerun()  # the whole page speaks of the place
-    if not _mine(now, model_of(run, "rotary")[0]):
+    record: Rotation | None = now.result_for(rotation_wish(run, here))
+    if record is None:
         st.skeleton(height=ROTATION_TALL)
         return
-    record: Rotation = now.found
     head, pair, key = _controls(run, here, record)
     values = _quoted(figures.rotation_values(record, head, pair, key)) | _moved(record.shift)
     st.markdown(t(NAME, "rotation_says", **values))
@@ -191,7 +186,7 @@ def _distance(run: Run, here: View, record: Rotation) -> None:
 def tries(run: Run, here: View) -> None:
     """A fast pair, a slow one, and the long experiment."""
     slow = (run.model.head_dim if run.model.positions == "rotary" else 32) // 2 - 1
-    far = experiment.experimenter("lengths", go_far)
+    far = experiment.job("lengths", go_far)
     above = run.model.positions == "rotary"
     where = {"where": t(NAME, "where_above" if above else "where_below")}
     acts = {

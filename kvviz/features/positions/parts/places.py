@@ -14,8 +14,8 @@ from kvviz.features.positions.parts.parts import whole
 from kvviz.features.positions.parts.study import NAME, OFFSET, go_far, length_wish, misplace, misplaced_wish
 from kvviz.features.positions.record import Lengths, Misplaced
 from kvviz.ui import experiment, kit
-from kvviz.ui.experimenter import State
 from kvviz.ui.guard import refused
+from kvviz.ui.job import State
 from kvviz.ui.language import t
 
 
@@ -25,9 +25,9 @@ def wrong_place(run: Run) -> None:
 
 
 def _wrong(run: Run, now: State) -> None:
-    if now.found is None or now.answers != misplaced_wish(run):
+    record: Misplaced | None = now.result_for(misplaced_wish(run))
+    if record is None:
         return
-    record: Misplaced = now.found
     offsets = record.offsets.tolist()
     wished = [k for k in (whole("positions_offset", OFFSET), OFFSET) if k in offsets]
     st.session_state.positions_offset = [*wished, offsets[-1]][0]
@@ -62,9 +62,9 @@ def lengths(run: Run) -> None:
 
 
 def _lengths(run: Run, now: State) -> None:
-    if now.found is None:
+    record: Lengths | None = now.result_for(length_wish())
+    if record is None:
         return
-    record: Lengths = now.found
     values = figures.loss_values(record)
     if now.busy:
         st.progress(record.done / record.of, t(NAME, "far_running", **values))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from threading import Event
+from typing import Any, ClassVar
 
 from kvviz.core import Run, lessons
 from kvviz.features.positions.spec import OFFSETS
 from kvviz.player.view import View
 from kvviz.ui import browser, experiment, links, sentences, state, warm
+from kvviz.ui.job import Wish
 
 NAME = "positions"
 BUILTIN = {"rotary": "story-llama", "learned": "story-gpt2"}
@@ -18,51 +20,65 @@ OFFSET = -4  # the one shown first
 
 
 @dataclass(frozen=True)
-class RotationWish:
-    model: str
-    dtype: str
+class RotationWish(Wish):
     text: str
     layer: int
 
+    @property
+    def meanwhile(self) -> object:
+        return type(self), self.model, self.dtype
+
 
 @dataclass(frozen=True)
-class TextWish:
-    """A table, or a run with tokens in the wrong place."""
+class TableWish(Wish):
+    text: str
 
-    model: str
-    dtype: str
+    @property
+    def meanwhile(self) -> object:
+        return type(self), self.model, self.dtype
+
+
+@dataclass(frozen=True)
+class MisplacedWish(Wish):
+    """A run with tokens in the wrong place."""
+
     text: str
 
 
 @dataclass(frozen=True)
-class LengthWish:
-    model: str
-    dtype: str
+class LengthWish(Wish):
+    """`model` is the rotary one. It keeps the device busy for a long time: nobody times anything meanwhile."""
+
     learned: str
 
+    timing: ClassVar[bool] = True
 
-def rotate(model: Any, wish: RotationWish) -> Iterator[Any]:
+
+def rotate(model: Any, wish: RotationWish, stop: Event) -> Iterator[Any]:
     from kvviz.features.positions.measure import positions
 
     yield positions.rotation(model, _ids(model, wish.text), min(wish.layer, model.facts.layers - 1))
 
 
-def read_table(model: Any, wish: TextWish) -> Iterator[Any]:
+def read_table(model: Any, wish: TableWish, stop: Event) -> Iterator[Any]:
     from kvviz.features.positions.measure import positions
 
     yield positions.table(model, _ids(model, wish.text))
 
 
-def misplace(model: Any, wish: TextWish) -> Iterator[Any]:
+def misplace(model: Any, wish: MisplacedWish, stop: Event) -> Iterator[Any]:
     from kvviz.features.positions.measure import positions
 
     yield positions.misplaced(model, _ids(model, wish.text), OFFSETS)
 
 
-def go_far(model: Any, wish: LengthWish) -> Iterator[Any]:
+def go_far(model: Any, wish: LengthWish, stop: Event) -> Iterator[Any]:
     from kvviz.features.positions.measure import lengths
 
-    yield from lengths.study(model, warm.model(wish.learned, wish.dtype))
+    for found in lengths.study(model, warm.model(wish.learned, wish.dtype)):
+        yield found
+        if stop.is_set():
+            return
 
 
 def _ids(model: Any, text: str) -> list[int]:
@@ -87,22 +103,22 @@ def rotation_wish(run: Run, here: View) -> RotationWish:
     return RotationWish(*model_of(run, "rotary"), text_of(run), here.layer)
 
 
-def table_wish(run: Run) -> TextWish:
-    return TextWish(*model_of(run, "learned"), run.prompt)
+def table_wish(run: Run) -> TableWish:
+    return TableWish(*model_of(run, "learned"), run.prompt)
 
 
-def misplaced_wish(run: Run) -> TextWish:
-    return TextWish(run.model.name, run.model.dtype, run.prompt)
+def misplaced_wish(run: Run) -> MisplacedWish:
+    return MisplacedWish(run.model.name, run.model.dtype, run.prompt)
 
 
 def length_wish() -> LengthWish:
     return LengthWish(BUILTIN["rotary"], state.dtype(), BUILTIN["learned"])
 
 
-def found(name: str, work: Any, wish: Any) -> Any:
+def found(name: str, work: Any, wish: Wish) -> Any:
     """What that experiment has found about just this wish, or None."""
     now = experiment.at_hand(name, work, wish, by_itself=False)
-    return now.found if now.found is not None and now.answers == wish else None
+    return now.found if now.about(wish) else None
 
 
 def bring_up(run: Run, here: View) -> None:

@@ -10,18 +10,18 @@ import streamlit as st
 
 import kvviz
 from kvviz.core import Run, lessons
-from kvviz.core.refusal import Refusal
 from kvviz.features.race import figure as figures
 from kvviz.features.race.parts import race_lanes
-from kvviz.features.race.parts.runner import Racer, State, Wish
+from kvviz.features.race.parts import wish as work
 from kvviz.features.race.parts.view import Plan
-from kvviz.features.race.record import Race
+from kvviz.features.race.parts.wish import RaceWish, WaitsWish
+from kvviz.features.race.record import Race, Waits
 from kvviz.features.race.spec import SPEC
-from kvviz.models import catalog
 from kvviz.theory.work import rows_with_cache, rows_without_cache
-from kvviz.ui import charts, links, state
+from kvviz.ui import charts, experiment, links, state
 from kvviz.ui.fragment import fragment
 from kvviz.ui.guard import guarded, refused
+from kvviz.ui.job import Job, State
 from kvviz.ui.language import current, t
 
 POLL_SECONDS = 0.2
@@ -29,14 +29,17 @@ NEW_TOKENS = 20
 SHORT, LONG = (5, 20), (100, 100)  # P, N of "Try this"
 
 
-def racer() -> Racer:
+def racer() -> Job:
     """This session's races."""
-    if "kv_racer" not in st.session_state:
-        st.session_state.kv_racer = Racer()
-    return st.session_state.kv_racer
+    return experiment.job("race", work.race)
 
 
-def controls(run: Run) -> Wish:
+def waiter() -> Job:
+    """This session's measurements of first tokens."""
+    return experiment.job("race_waits", work.waits)
+
+
+def controls(run: Run) -> RaceWish:
     """P, N, repeats, Start and Stop. Returns what Start would race."""
     length, new, repeats, start, stop = st.columns([3, 2, 3, 1.6, 1.6], vertical_alignment="bottom")
     numbers = (
@@ -67,90 +70,85 @@ def controls(run: Run) -> Wish:
         ),
     )
     wish = wish_for(run, *numbers)
-    reason = why_not(run)
-    busy = racer().state().busy
-    start.button(
-        t("race", "start"),
-        key="race_start",
-        type="primary",
-        width="stretch",
-        disabled=busy or reason is not None,
-        on_click=_start,
-        args=(run,),
+    experiment.start_and_stop(
+        "race", work.race, wish, t("race", "start"), where=(start, stop), asked=lambda: asked(run), beside=[waiter()]
     )
-    stop.button(t("race", "stop"), key="race_stop", width="stretch", disabled=not busy, on_click=racer().stop)
-    if reason:
+    if reason := experiment.why_not(wish):
         st.caption(reason)
     return wish
 
 
-def _start(run: Run) -> None:
+def asked(run: Run) -> RaceWish:
     """With the numbers that the fields hold at the click: they may have been typed a moment before it."""
-    racer().start(wish_for(run, *(st.session_state.get(name) for name in ("race_P", "race_N", "race_repeats"))))
+    return wish_for(run, *(st.session_state.get(name) for name in ("race_P", "race_N", "race_repeats")))
 
 
-def wish_for(run: Run, length: int | None, new: int | None, repeats: int | None = None) -> Wish:
-    return Wish(run.model.name, run.prompt, new or NEW_TOKENS, repeats, length, run.sampling, run.model.dtype)
+def wish_for(run: Run, length: int | None, new: int | None, repeats: int | None = None) -> RaceWish:
+    return RaceWish(run.model.name, run.model.dtype, run.prompt, new or NEW_TOKENS, repeats, length, run.sampling)
 
 
-def why_not(run: Run) -> str | None:
-    """The sentence that says why Start is off: the shown run's model is not on this machine."""
-    try:
-        found = catalog.entry(run.model.name)
-    except Refusal as refusal:
-        return refused(refusal)
-    return None if found.on_disk else refused(Refusal("not_on_disk", model=found.name))
+def waits_wish(run: Run) -> WaitsWish:
+    return WaitsWish(run.model.name, run.model.dtype, run.prompt)
 
 
-def lanes(run: Run, wish: Wish) -> None:
+def lanes(run: Run, wish: RaceWish) -> None:
     """The hero. While a race is on, it looks for new tokens five times a second."""
-    now = racer().state()
-    polling = now.busy and not now.measuring_waits
-    fragment(_lanes, key="race", run_every=POLL_SECONDS if polling else None)(run, wish)
+    fragment(_lanes, key="race", run_every=POLL_SECONDS if racer().state().busy else None)(run, wish)
 
 
 @guarded
-def _lanes(run: Run, wish: Wish) -> None:
+def _lanes(run: Run, wish: RaceWish) -> None:
     now = racer().state()
     race_lanes(
         shown(now, run, wish),
         key="race-lanes",
-        race_key=now.race_key,
+        race_key=now.key,
         language=current(),
         presenter=bool(state.shared().presenter),
     )
-    _say(now, run)
-    _rerun_at_end("race", now.busy and not now.measuring_waits)
+    _say(now, run, wish)
+    _rerun_at_end("race", now.busy)
 
 
-def shown(now: State, run: Run, wish: Wish) -> Race | Plan:
+def shown(now: State, run: Run, wish: RaceWish) -> Race | Plan:
     """The race at hand or the last one; before the first, or while one has no token yet, what it will be."""
-    if now.busy and not now.measuring_waits and now.stage != "racing":
-        return Plan(now.wish.length or run.P, now.wish.new, now.stage, now.before)
-    if now.race is not None and now.race.n:
-        return now.race
+    found: Race | None = now.fresh
+    if found is not None and found.n:
+        return found
+    if now.busy:
+        stage = "warming" if now.stage == "running" else now.stage
+        return Plan(now.wish.length or run.P, now.wish.new, stage, now.before if stage == "waiting" else 0)
     return Plan(wish.length or run.P, wish.new)
 
 
-def _say(now: State, run: Run) -> None:
-    if now.refusal:
-        st.warning(refused(now.refusal))
-    if now.failed:
-        st.error(t("race", "failed"))
-    if now.measuring_waits:
-        _say_waits(now)
-    raced = now.race
-    if raced is not None and not now.busy and (raced.prompt, raced.model.name) != (run.prompt, run.model.name):
+def _say(now: State, run: Run, wish: RaceWish) -> None:
+    measuring = waiter().state()
+    for job in (now, measuring):
+        if job.refusal:
+            st.warning(refused(job.refusal))
+        if job.failed:
+            st.error(t("race", "failed"))
+    if measuring.started > now.started:
+        _say_waits(measuring, run)
+    raced: Race | None = now.fresh
+    if raced is not None and not now.busy and now.result_for(wish) is None:
         names = {"prompt": lessons.literal(links.shorten(raced.prompt)), "model": lessons.literal(raced.model.name)}
         st.caption(t("race", "other_prompt", **names))
 
 
-def _say_waits(now: State) -> None:
+def _measuring(now: State) -> str:
+    if now.stage == "waiting":
+        return t("shell", "experiment_waiting", before=f"{now.before:,}")
+    return t("race", "waits_running")
+
+
+def _say_waits(now: State, run: Run) -> None:
     """What the question about the first token has found, where its button is: the chart may be below the fold."""
+    found: Waits | None = now.result_for(waits_wish(run))
     if now.busy:
-        said = t("race", "waits_running")
-    elif now.waits is not None and now.waits.state == "done":
-        values = figures.waits_values(now.waits)
+        said = _measuring(now)
+    elif found is not None and found.state == "done":
+        values = figures.waits_values(found)
         said = t("race", f"waits_answer_{values['case']}", **values)
     else:
         return
@@ -172,11 +170,12 @@ def tries(run: Run) -> None:
         without, with_ = rows_without_cache(P, N), rows_with_cache(P, N)
         numbers = {"without": f"{without:,}", "with_": f"{with_:,}", "times": f"{without / with_:.0f}"}
         _try(column, name, run, lambda P=P, N=N: _take(run, P, N), **numbers)
-    _try(waits, "waits", run, lambda: racer().start(wish_for(run, None, 1), waits=True))
+    _try(waits, "waits", run, lambda: waiter().start(waits_wish(run)))
 
 
 def _try(column, name: str, run: Run, act: Callable[[], None], **numbers: str) -> None:
-    off = racer().state().busy or why_not(run) is not None
+    busy = racer().state().busy or waiter().state().busy
+    off = busy or experiment.why_not(wish_for(run, None, None)) is not None
     column.button(t("race", f"try_{name}"), key=f"try-race-{name}", on_click=act, disabled=off, width="stretch")
     column.caption(t("race", f"try_{name}_says", **numbers))
 
@@ -186,32 +185,31 @@ def _take(run: Run, P: int, N: int) -> None:
     racer().start(wish_for(run, P, N, st.session_state.get("race_repeats")))
 
 
-def waits() -> None:
+def waits(run: Run) -> None:
     """The experiment with the first token, once it has been asked for."""
-    now = racer().state()
-    if now.waits is None and not (now.busy and now.measuring_waits):
+    now = waiter().state()
+    if now.result_for(waits_wish(run)) is None and not now.busy:
         return
     st.subheader(t("race", "waits_title"), anchor=False)
-    polling = now.busy and now.measuring_waits
-    fragment(_waits, key="race-waits", run_every=POLL_SECONDS if polling else None)()
+    fragment(_waits, key="race-waits", run_every=POLL_SECONDS if now.busy else None)(run)
 
 
 @guarded
-def _waits() -> None:
-    now = racer().state()
-    found, measuring = now.waits, now.busy and now.measuring_waits
-    if measuring:
-        st.caption(t("race", "waits_running"))
+def _waits(run: Run) -> None:
+    now = waiter().state()
+    found: Waits | None = now.result_for(waits_wish(run))
+    if now.busy:
+        st.caption(_measuring(now))
     elif found is not None and found.state == "done":
         values = figures.waits_values(found)
         _chart("waits", figures.waits, figures.waits_table, found, f"waits_answer_{values['case']}", values)
-    _rerun_at_end("waits", measuring)
+    _rerun_at_end("waits", now.busy)
 
 
 def results() -> None:
     """The race in numbers, once it is over and has passes to compare."""
     now = racer().state()
-    race = now.race
+    race: Race | None = now.fresh
     if race is None or race.n < 2 or race.state == "running":
         return
     st.subheader(t("race", "charts_title"), anchor=False)

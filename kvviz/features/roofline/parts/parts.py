@@ -7,13 +7,12 @@ import streamlit as st
 from kvviz.core import lessons
 from kvviz.features.roofline.figure import batches as several
 from kvviz.features.roofline.figure import roofline as figures
-from kvviz.features.roofline.parts.wishes import NAME, batch, shown
+from kvviz.features.roofline.parts.wishes import NAME, batch, roofline, wish_of
 from kvviz.features.roofline.record import Point, Roofline, lanes_of
 from kvviz.features.roofline.spec import SPEC
 from kvviz.ui import experiment, kit, state
-from kvviz.ui.experimenter import State
-from kvviz.ui.experiments import roofline
 from kvviz.ui.guard import guarded
+from kvviz.ui.job import State
 from kvviz.ui.language import t
 
 
@@ -29,14 +28,14 @@ def values_of(roof: Roofline) -> dict[str, object]:
 
 def raced(roof: Roofline) -> tuple[Point, ...]:
     """Both lanes of the session's last race, if it is over and of this model."""
-    held = st.session_state.get("kv_racer")
-    race = held.state().race if held is not None else None
+    held = experiment.job_named("race")
+    race = held.state().fresh if held is not None else None
     return lanes_of(race, roof) if race is not None and race.state != "running" else ()
 
 
 def hero(now: State) -> object:
     """The roofline; beside it what was measured and what the chosen step has to do, number by number."""
-    found = shown(now.found, now.answers, state.current_run())
+    found = now.result_for(wish_of(state.current_run()))
     roof = _kept(now, found)
     st.session_state.kv_roofline = roof
     if roof is None:
@@ -78,7 +77,7 @@ def _kept(now: State, found: Roofline | None) -> Roofline | None:
     if found.state == "done":
         st.session_state.kv_roofline_done = now.answers, found
     wish, done = st.session_state.get("kv_roofline_done", (None, None))
-    return done if now.stopped and wish == now.answers else found
+    return done if now.stopped and wish is not None and now.about(wish) else found
 
 
 def _device(roof: Roofline, values: dict[str, object]) -> None:
@@ -112,7 +111,7 @@ def below(roof: Roofline | None) -> None:
     kit.read(NAME, **values)
     if roof.rates is not None:
         st.markdown(t(NAME, "turning_none" if values["turning"] is None else "turning_some", **values))
-    busy = experiment.experimenter(NAME, roofline).state().busy
+    busy = experiment.job(NAME, roofline).state().busy
     if not busy and any(pt.step.kind == "decode" for pt in roof.points):
         st.subheader(t(NAME, "batches_heading"), anchor=False)
         answer = "batches_answer" if roof.enough else "batches_measuring"

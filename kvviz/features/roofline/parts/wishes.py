@@ -2,17 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from threading import Event
+from typing import TYPE_CHECKING
+
 import streamlit as st
 
 from kvviz.core import Run
 from kvviz.features.roofline.record import BATCHES, Roofline
 from kvviz.features.roofline.spec import SPEC
 from kvviz.ui import experiment, kit
-from kvviz.ui.experiments import RooflineWish, roofline
+from kvviz.ui.job import Wish
 from kvviz.ui.language import t
+
+if TYPE_CHECKING:
+    from kvviz.models.loading import LoadedModel
 
 NAME = "roofline"
 POSITIONS = 256  # until the learner says otherwise
+
+
+@dataclass(frozen=True)
+class RooflineWish(Wish):
+    """Prefill of `length` tokens and decode steps after it: by formula alone, or `timed`."""
+
+    length: int
+    timed: bool = False
+
+    @property
+    def timing(self) -> bool:  # type: ignore[override]
+        return self.timed
+
+    @property
+    def subject(self) -> object:
+        return type(self), self.model, self.dtype, self.length
+
+
+def roofline(model: LoadedModel, wish: RooflineWish, stop: Event) -> Iterator[Roofline]:
+    from kvviz.features.roofline import measure as engine
+
+    return engine.points(model, wish.length, stop=stop) if wish.timed else engine.plan(model, wish.length)
 
 
 def wish_of(run: Run, *, timed: bool = False) -> RooflineWish:
@@ -41,7 +71,7 @@ def controls(run: Run) -> RooflineWish:
     experiment.start_and_stop(
         NAME, roofline, timed, t(NAME, "start"), where=buttons.columns(2), asked=lambda: wish_of(run, timed=True)
     )
-    asked = experiment.experimenter(NAME, roofline).state().wish
+    asked = experiment.job(NAME, roofline).state().wish
     return timed if asked == timed else wish_of(run)
 
 
@@ -55,14 +85,7 @@ def take(run: Run, **chosen: object) -> None:
     """Sets the controls, the others as they come, and measures unless just that has been measured."""
     for name, unset in (("roofline_P", POSITIONS), ("roofline_dtype", run.model.dtype), ("roofline_B", "1")):
         st.session_state[name] = chosen.get(name, unset)
-    mine, wish = experiment.experimenter(NAME, roofline), wish_of(run, timed=True)
+    mine, wish = experiment.job(NAME, roofline), wish_of(run, timed=True)
     now = mine.state()
-    if not (now.wish == wish and (now.busy or (now.complete and now.answers == wish))):
+    if not (now.wish == wish and (now.busy or (now.complete and now.about(wish)))):
         mine.start(wish)
-
-
-def shown(found: object, answers: object, run: Run) -> Roofline | None:
-    """What was found, if it is about what the controls ask for."""
-    about = isinstance(answers, RooflineWish) and (answers.model, answers.dtype, answers.length)
-    wish = wish_of(run)
-    return found if isinstance(found, Roofline) and about == (wish.model, wish.dtype, wish.length) else None

@@ -1,14 +1,14 @@
-"""Races on one model wait in a line."""
+"""Jobs that time passes wait in their device's queue."""
 
 from __future__ import annotations
 
 import threading
 
-from kvviz.features.race.parts.runner import Line
+from kvviz.ui.job import Queue
 
 
 def test_first_come_first_served():
-    line, order, here = Line(), [], [threading.Event() for _ in range(3)]
+    line, order, here = Queue(), [], [threading.Event() for _ in range(3)]
     leave = threading.Event()
 
     def person(i: int) -> None:
